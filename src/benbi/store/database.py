@@ -1,0 +1,70 @@
+"""The seam between the store and a database: everything a dialect must bring.
+
+A ``Session`` is one connection, used by one thread at a time. The store asks a
+``Database`` for sessions and runs named statements in transactions; it knows no driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """Named statements in one transaction. ``now``: microseconds UTC, the same throughout."""
+
+    now: int
+
+    def rows(self, statement: str, /, **values: Any) -> list[Row]:
+        """Runs a statement once and returns all its rows."""
+        ...
+
+    def each(self, statement: str, values: Iterable[Sequence[Any]]) -> list[list[Row]]:
+        """Runs a statement once for each tuple of values; the rows of each, in that order."""
+        ...
+
+    def script(self, sql: str) -> None:
+        """Runs the statements of a migration."""
+        ...
+
+    def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        """Runs a statement that returns nothing once for each tuple of values."""
+        ...
+
+
+class Session(Protocol):
+    """One connection."""
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """A write transaction: committed at the end, rolled back by an exception."""
+        ...
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A consistent view for reading."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Database(Protocol):
+    """Where jobs are kept."""
+
+    dialect: str
+    url: str
+    # True where all sessions are one connection: a reader must not wait for the writer's thread.
+    one_connection: bool
+
+    def connect(self) -> Session:
+        """A new session. Raises StoreError where the database can not be opened."""
+        ...
+
+    def check(self) -> Sequence[Mapping[str, str]]:
+        """What was found: ``level`` (ok, warning, error) and ``text``. Changes nothing."""
+        ...
+
+    def close(self) -> None:
+        """Gives up what outlives sessions."""
+        ...

@@ -1,0 +1,177 @@
+"""Moves that people and time make: cancel, answer, retry by hand; due, expired, overrun, pruned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from benbi.errors import AnswerRefused, NotPermitted
+from benbi.job import FINAL
+from benbi.store.database import Row, Transaction
+
+STRETCH = 500  # rows that one transaction of upkeep touches at the most
+
+
+class Found(NamedTuple):
+    """A job as a door found it, before it asks for a move."""
+
+    n: int
+    owner: str
+    state: str
+
+
+def tell(
+    tx: Transaction, rows: Sequence[Row], type: str, reason: str | None, data: str | None = None
+) -> None:
+    """One event for each row (n, last_seq, attempt) that a move returned."""
+    tx.many("event", ((n, seq, type, reason, attempt, tx.now, data) for n, seq, attempt in rows))
+
+
+def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> list[int]:
+    """Events for moves that choose state and reason row by row; returns the jobs moved."""
+    tx.many(
+        "event",
+        (
+            (
+                n,
+                seq,
+                state,
+                reason,
+                attempt,
+                tx.now,
+                data if state in ("failed", "retrying") else None,
+            )
+            for n, seq, attempt, state, reason in rows
+        ),
+    )
+    return [row[0] for row in rows]
+
+
+def cancel(tx: Transaction, job: Found, reason: str) -> None:
+    """Not running: canceled at once. Running: the worker is asked. Final: nothing happens."""
+    moved = tx.rows("cancel", n=job.n, reason=reason, now=tx.now)
+    tell(tx, moved, "canceled", reason)
+    if not moved:
+        asked = tx.rows("request_cancel", n=job.n, now=tx.now)
+        tell(tx, asked, "cancel_requested", reason)
+
+
+def again(tx: Transaction, job: Found, attempts: int, losses: int, fresh: bool) -> None:
+    """A retry by hand, from failed, canceled or skipped.
+
+    ``attempts`` and ``losses`` are the budgets it adds. ``fresh``: a new generation, which
+    has no recorded steps. Raises NotPermitted from any other state.
+    """
+    moved = tx.rows(
+        "again", n=job.n, attempts=attempts, losses=losses, fresh=int(fresh), now=tx.now
+    )
+    if not moved:
+        ((state, *_),) = tx.rows("standing", n=job.n)
+        raise NotPermitted(
+            f"a job that is {state} can not be retried by hand; only failed, canceled and "
+            "skipped ones can"
+        )
+    tx.rows("forget_result", n=job.n)
+    if fresh:
+        tx.rows("prune_progress", n=job.n)
+    tell(tx, moved, "pending", "by_hand")
+
+
+def answer(tx: Transaction, job: Found, key: str, text: str, by: str) -> None:
+    """The first answer wins, whatever state the job lives in. Raises AnswerRefused for a second
+    one, and where the job has ended."""
+    if job.state in FINAL:
+        raise AnswerRefused(f"the job is {job.state}: it waits for no answer any more")
+    if not tx.rows("answer", n=job.n, key=key, answer=text, by=by, now=tx.now):
+        raise AnswerRefused(f"question {key!r} is not open: it was answered already")
+    (told,) = tx.rows("told", n=job.n)
+    tell(tx, [(job.n, *told)], "answered", key, json.dumps({"question": key, "by": by}))
+    go_on(tx, job.n)
+
+
+def go_on(tx: Transaction, n: int) -> None:
+    """A job leaves input_required once none of its questions is open."""
+    ((still_open,),) = tx.rows("open_questions", n=n)
+    if not still_open:
+        tell(tx, tx.rows("answered", n=n, now=tx.now), "pending", "answered")
+
+
+def due(tx: Transaction) -> int:
+    """Scheduled and retrying jobs whose time has come become pending. Returns how many."""
+    moved = tx.rows("due", now=tx.now, most=STRETCH)
+    tell(tx, moved, "pending", "due")
+    return len(moved)
+
+
+def expire(tx: Transaction) -> int:
+    """Ends jobs that were not started in time, and asks whose deadline has passed."""
+    error = _error("Expired", "the job's time was over before it was done", "expired")
+    moved = tx.rows("expire", now=tx.now, most=STRETCH)
+    tell(tx, moved, "failed", "expired", error)
+    tx.many("result", [(n, None, error) for n, *_ in moved])
+    overdue = tx.rows("overdue_questions", now=tx.now, most=STRETCH)
+    over: set[int] = set()
+    for n, key, default in overdue:
+        if n in over:
+            continue
+        if default is None:
+            over.add(n)
+            failed = tx.rows("unanswered", n=n, now=tx.now)
+            late = _error("Expired", f"nobody answered {key!r} in time", "expired")
+            tell(tx, failed, "failed", "expired", late)
+            tx.many("result", [(n, None, late) for n, *_ in failed])
+        elif tx.rows("answer", n=n, key=key, answer=default, by="default", now=tx.now):
+            (told,) = tx.rows("told", n=n)
+            tell(tx, [(n, *told)], "answered", key, json.dumps({"question": key, "by": "default"}))
+            go_on(tx, n)
+    return len(moved) + len(overdue)
+
+
+def stop_overrun(tx: Transaction, allowance: int, delay: int) -> list[int]:
+    """Ends running rows past their deadline, or their cancel, and the grace: whatever the
+    worker says. ``allowance`` (microseconds) leaves the worker time to say it itself."""
+    canceled = tx.rows("stop_overrun_cancel", now=tx.now, allowance=allowance)
+    late = tx.rows("stop_overrun_timeout", now=tx.now, allowance=allowance, delay=delay)
+    error = _error("TimeoutError", "the job ran over its timeout and did not stop", "timeout")
+    tx.many("result", [(row[0], None, error) for row in late if row[3] == "failed"])
+    return tell_own(tx, [*canceled, *late], error)
+
+
+class Stretch(NamedTuple):
+    """Where the next pass of retention goes on; 0 after the last row."""
+
+    after: int
+    removed: int
+
+
+def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Stretch:
+    """Removes whole jobs whose retention is over, in one stretch of rows. Live jobs never."""
+    rows = tx.rows(
+        "expired_rows",
+        after=after,
+        most=STRETCH,
+        now=tx.now,
+        keep_failed=keep_failed,
+        keep_other=keep_other,
+    )
+    gone: list[tuple[Any, ...]] = [(n,) for n, over in rows if over]
+    if gone:
+        for part in (
+            "events",
+            "steps",
+            "questions",
+            "progress",
+            "arguments",
+            "results",
+            "edges",
+            "job",
+        ):
+            tx.many(f"prune_{part}", gone)
+    return Stretch(rows[-1][0] if len(rows) == STRETCH else 0, len(gone))
+
+
+def _error(type: str, message: str, kind: str) -> str:
+    return json.dumps(
+        {"type": type, "message": message, "kind": kind, "rule": f"reason: {kind}", "traceback": ""}
+    )

@@ -1,0 +1,128 @@
+"""Workers as the database sees them: registered, beating, reconciled, buried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from benbi.store.database import Transaction
+from benbi.store.moves import tell_own
+
+
+class Worker(NamedTuple):
+    """What a worker says of itself."""
+
+    id: str
+    host: str
+    pid: int
+    slots: int
+    queues: list[str]
+    tasks: list[str]
+    version: str
+    heartbeat_timeout: int = 0  # microseconds; 0: that of whoever watches
+
+
+class Held(NamedTuple):
+    """One running row of a worker, as the database has it."""
+
+    token: int
+    cancel_requested: bool
+
+
+def register(tx: Transaction, worker: Worker) -> int:
+    """The worker's number, never used before."""
+    ((n,),) = tx.rows(
+        "register_worker",
+        **worker._asdict()
+        | {"queues": json.dumps(worker.queues), "tasks": json.dumps(worker.tasks)},
+        now=tx.now,
+    )
+    return n
+
+
+def beat(tx: Transaction, worker: int) -> dict[int, Held] | None:
+    """One more beat, and the rows that the worker holds, by job. None: it was buried."""
+    if not tx.rows("beat", worker=worker, now=tx.now):
+        return None
+    return held(tx, worker)
+
+
+def held(view: Transaction, worker: int) -> dict[int, Held]:
+    """The rows that the worker holds, by job."""
+    return {
+        n: Held(token, cancel_requested_at is not None)
+        for n, token, cancel_requested_at in view.rows("held", worker=worker)
+    }
+
+
+def release(
+    tx: Transaction, worker: int, claims: Sequence[tuple[int, int]], reason: str
+) -> list[int]:
+    """Gives claims (n, token) back, uncharged."""
+    rows = tx.each(
+        "release_unheld", [_release_values(n, token, worker, reason, tx.now) for n, token in claims]
+    )
+    return tell_own(tx, [row for (row,) in filter(None, rows)])
+
+
+def _release_values(n: int, token: int, worker: int, reason: str, now: int) -> tuple[Any, ...]:
+    return (reason, now, n, token, worker)
+
+
+def beats(view: Transaction) -> dict[int, int]:
+    """The beat counter of each registered worker."""
+    return dict(view.rows("beats"))
+
+
+def watched(view: Transaction) -> tuple[dict[int, int], dict[int, float]]:
+    """The beat counter of each registered worker, and the seconds it may be silent."""
+    patience = {n: timeout / 1e6 for n, timeout in view.rows("patience")}
+    return beats(view), patience
+
+
+def try_writing(tx: Transaction) -> None:
+    """Writes, and leaves nothing behind: StoreError where no worker could beat either."""
+    tx.rows("try_writing")
+    tx.rows("tried_writing")
+
+
+def bury(tx: Transaction, worker: int, beat_no: int) -> list[int] | None:
+    """Takes a dead worker's jobs from it and removes it; returns the jobs.
+
+    None where it beat since it was seen. Who comes too late to claim finds no worker row.
+    """
+    if not tx.rows("bury", worker=worker, beat_no=beat_no):
+        return None
+    error = json.dumps(
+        {
+            "type": "WorkerLost",
+            "message": "the worker stopped beating while it ran this job",
+            "kind": "lost",
+            "rule": "each lost worker is charged to losses, and max_losses bounds them",
+            "traceback": "",
+        }
+    )
+    rows = tx.rows("lose", worker=worker, delay=LOSS_DELAY, now=tx.now)
+    tx.many("result", [(row[0], None, error) for row in rows if row[3] == "failed"])
+    moved = tell_own(tx, rows, error)
+    tx.rows("remove_worker", worker=worker)
+    return moved
+
+
+# A job that lost two workers or more waits before it may take down the next.
+LOSS_DELAY = 1_000_000
+
+
+def sign_off(tx: Transaction, worker: int, reason: str) -> list[int]:
+    """A worker's last transaction: what it still holds goes back uncharged, its row goes."""
+    claims = [(n, row.token) for n, row in held(tx, worker).items()]
+    released = release(tx, worker, claims, reason)
+    tx.rows("remove_worker", worker=worker)
+    return released
+
+
+def publish(tx: Transaction, entries: Sequence[dict[str, Any]]) -> None:
+    """Writes catalogue rows: what live workers can run."""
+    for entry in entries:
+        tx.rows("publish", **entry, now=tx.now)
