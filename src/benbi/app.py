@@ -1,0 +1,386 @@
+"""Benbi: the one place that wires tasks, store, worker and doors together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Unpack, cast
+
+from benbi.codec import check_against_schema
+from benbi.connections import Connections
+from benbi.context import Context, SyncContext
+from benbi.engine.attempt import Attempt
+from benbi.engine.enqueue import MOST_ATOMIC, Defaults, connection_of, published, row_of, rows_of
+from benbi.engine.hints import Hints
+from benbi.engine.publish import publish_tasks
+from benbi.engine.threads import Threads
+from benbi.engine.upkeep import Upkeep
+from benbi.engine.worker import Worker
+from benbi.errors import ConfigurationError, MissingExtra, TaskDefinitionError
+from benbi.handle import JobHandle
+from benbi.job import CatalogueEntry, Job, NewJob
+from benbi.loops import refuse_in_loop, refuse_to_block
+from benbi.operations import Operations
+from benbi.options import CallOptions
+from benbi.settings import DEFAULT_GRACE, DEFAULT_SLOTS, check_settings
+from benbi.store import lifecycle, views
+from benbi.store.database import Transaction
+from benbi.store.sqlite import SqliteDatabase
+from benbi.store.store import Store
+from benbi.task import Call, Options, Task, TaskRegistrar
+from benbi.version import __version__
+
+
+class Benbi(Operations):
+    """An app: its tasks and where their jobs are kept. Makes no connection before first use.
+
+    ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
+    user's state directory. ``slots``: jobs that a worker runs at once. ``heartbeat_timeout``:
+    seconds without a beat after which a worker is taken for dead (all intervals derive from it).
+    ``max_payload``: bytes of JSON that arguments, results, steps and partials may have.
+    ``durability``: "full" (a commit is on disk before it returns) or "normal" (the last commits
+    may be lost when the machine dies, never when the process does).
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        slots: int = DEFAULT_SLOTS,
+        heartbeat_timeout: float = 10.0,
+        max_payload: int = 1_048_576,
+        durability: str = "full",
+    ) -> None:
+        super().__init__()
+        check_settings(url, slots, heartbeat_timeout, max_payload)
+        self.slots = slots
+        self.heartbeat_timeout = heartbeat_timeout
+        self.max_payload = max_payload
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.task = TaskRegistrar(self, self._add)
+        self._connections = Connections(url, durability)
+        self._workers: list[Worker] = []
+
+    @property
+    def url(self) -> str:
+        """Where the jobs are kept; without credentials."""
+        return self.database.url
+
+    # Opening and closing.
+
+    @property
+    def database(self) -> SqliteDatabase:
+        """The database behind the seam; no connection is made by asking for it."""
+        return self._connections.database
+
+    @property
+    def store(self) -> Store:
+        return self._connections.store
+
+    @property
+    def hints(self) -> Hints:
+        return self._connections.hints
+
+    async def __aenter__(self) -> Benbi:
+        await self.store.read(_nothing)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __enter__(self) -> Benbi:
+        refuse_to_block("with app:", "async with app:")
+        self.store.read_sync(_nothing)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_sync()
+
+    async def close(self) -> None:
+        """Drains the workers of this process, commits what is queued and disconnects.
+
+        Whoever follows events then is told by StoreError. The app can be used again afterwards.
+        """
+        await asyncio.gather(*(asyncio.wrap_future(ending) for ending in self._end_workers()))
+        await Threads("benbi-close").run(self._disconnect)
+
+    def close_sync(self) -> None:
+        refuse_in_loop("close")
+        for ending in self._end_workers():
+            ending.result()
+        self._disconnect()
+
+    def _end_workers(self) -> list[Future[None]]:
+        return [
+            asyncio.run_coroutine_threadsafe(worker.end(), worker.loop)
+            for worker in self._workers
+            if worker.loop.is_running()
+        ]
+
+    def _disconnect(self) -> None:
+        tails = list(self._tails.values())
+        self._tails.clear()
+        self._connections.close()
+        for tail in tails:
+            tail.hint()
+
+    # Tasks.
+
+    def _add(self, task: Task[Any, Any]) -> None:
+        for name in (task.name, *task.aliases):
+            if name in self._names():
+                raise TaskDefinitionError(
+                    f"two tasks answer to the name {name!r}; give one of them @app.task(name=…)"
+                )
+        self.tasks[task.name] = task
+
+    def _names(self) -> dict[str, Task[Any, Any]]:
+        """Every name a task answers to, its aliases included."""
+        return {name: task for task in self.tasks.values() for name in (task.name, *task.aliases)}
+
+    # Enqueue.
+
+    async def submit(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
+        """Stores checked calls atomically."""
+        rows = rows_of(calls, self.max_payload)
+        if (connection := connection_of(calls)) is not None:
+            # In the caller's thread: a connection of sqlite3 belongs to it.
+            return self._handles(calls, self._enqueue_in(connection, rows))
+        return self._handles(calls, await self.store.enqueue(rows))
+
+    def submit_sync(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
+        refuse_in_loop("enqueue")
+        rows = rows_of(calls, self.max_payload)
+        if (connection := connection_of(calls)) is not None:
+            return self._handles(calls, self._enqueue_in(connection, rows))
+        return self._handles(calls, self.store.enqueue_sync(rows))
+
+    def _enqueue_in(self, connection: Any, rows: list[NewJob]) -> list[bytes]:
+        """In the caller's transaction: accepted when, and if, the caller commits."""
+        self.store.open()
+        (outcome,) = lifecycle.enqueue(self.database.borrow(connection), [rows])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def enqueue_many(
+        self, calls: Sequence[Call], *, atomic: bool = True
+    ) -> list[JobHandle[Any]]:
+        """Stores calls (``task.call(…)``) in one transaction, at most 10,000 of them;
+        ``atomic=False`` stores any number in several transactions, in order."""
+        if atomic or not calls:
+            return await self.submit(calls) if calls else []
+        handles: list[JobHandle[Any]] = []
+        for first in range(0, len(calls), MOST_ATOMIC):
+            handles += await self.submit(calls[first : first + MOST_ATOMIC])
+        return handles
+
+    def enqueue_many_sync(
+        self, calls: Sequence[Call], *, atomic: bool = True
+    ) -> list[JobHandle[Any]]:
+        if atomic or not calls:
+            return self.submit_sync(calls) if calls else []
+        handles: list[JobHandle[Any]] = []
+        for first in range(0, len(calls), MOST_ATOMIC):
+            handles += self.submit_sync(calls[first : first + MOST_ATOMIC])
+        return handles
+
+    async def enqueue(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        **options: Unpack[CallOptions],
+    ) -> JobHandle[Any]:
+        """Stores one job by the name of its task, registered here or published by a worker.
+
+        ``options``: key, owner, priority, delay, run_at, queue, expires_in, same_call_within,
+        as in ``task.options``. Raises UnknownTask, InvalidArguments and the rest of Refused.
+        """
+        here = self._names()
+        entry = None if name in here else published(await self.catalogue(), name, here)
+        wanted, row = self._row(name, entry, arguments or {}, options)
+        if wanted.connection is not None:
+            (job_id,) = self._enqueue_in(wanted.connection, [row])
+        else:
+            (job_id,) = await self.store.enqueue([row])
+        return self._handle(name, job_id)
+
+    def enqueue_sync(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        **options: Unpack[CallOptions],
+    ) -> JobHandle[Any]:
+        refuse_in_loop("enqueue")
+        here = self._names()
+        entry = None if name in here else published(self.catalogue_sync(), name, here)
+        wanted, row = self._row(name, entry, arguments or {}, options)
+        if wanted.connection is not None:
+            (job_id,) = self._enqueue_in(wanted.connection, [row])
+        else:
+            (job_id,) = self.store.enqueue_sync([row])
+        return self._handle(name, job_id)
+
+    def _row(
+        self,
+        name: str,
+        entry: CatalogueEntry | None,
+        arguments: Mapping[str, Any],
+        options: CallOptions,
+    ) -> tuple[Options, NewJob]:
+        wanted = Options(**cast("dict[str, Any]", options))
+        if entry is None:
+            task = self._names()[name]
+            name, defaults = task.name, Defaults.of_task(task)
+            text = task.signature.encode_mapping(arguments)
+        else:
+            defaults = Defaults.of_catalogue(entry.queue, entry.defaults)
+            text = check_against_schema(name, entry.arguments_schema, arguments)
+        return wanted, row_of(name, defaults, text, wanted, self.max_payload)
+
+    def handle(self, job_id: str) -> JobHandle[Any]:
+        """A handle on a job by its id; results are plain JSON values."""
+        return JobHandle(self, job_id, None)
+
+    def _handle(self, name: str, job_id: bytes) -> JobHandle[Any]:
+        task = self._names().get(name)
+        codec = None if task is None else task.signature.result
+        return JobHandle(self, views.as_text(job_id), codec)
+
+    def _handles(self, calls: Sequence[Call], ids: Sequence[bytes]) -> list[JobHandle[Any]]:
+        return [
+            JobHandle(self, views.as_text(job_id), call.task.signature.result)
+            for call, job_id in zip(calls, ids, strict=True)
+        ]
+
+    # Work.
+
+    async def work(
+        self,
+        queues: Sequence[str] | None = None,
+        slots: int | None = None,
+        stop: asyncio.Event | None = None,
+        grace: float = DEFAULT_GRACE,
+    ) -> int:
+        """Runs a worker in this loop until ``stop`` is set, then drains for at most ``grace``.
+
+        ``queues`` None: those of the app's tasks. Returns the number of jobs whose code did not
+        stop: with any of them left, end the process (``os._exit``) rather than wait for threads.
+        """
+        names = self._names()
+        if not names:
+            raise ConfigurationError("this app has no tasks: nothing to work on")
+        if slots is not None and slots < 1:
+            raise ConfigurationError(f"slots={slots}: 1 or more")
+        worker = Worker(
+            self.store,
+            names,
+            self.hints,
+            queues=queues or sorted({task.queue for task in names.values()}),
+            slots=slots or self.slots,
+            heartbeat_timeout=self.heartbeat_timeout,
+            max_payload=self.max_payload,
+            version=__version__,
+            publish=lambda tx: publish_tasks(tx, self.tasks.values()),
+            context_for=self._context_for,
+        )
+        self._workers.append(worker)
+        try:
+            return await worker.run(stop or asyncio.Event(), grace)
+        finally:
+            self._workers.remove(worker)
+            worker.ended.set()
+
+    def _context_for(self, task: Task[Any, Any], attempt: Attempt, threads: Threads) -> Any:
+        made = Context if task.signature.is_async else SyncContext
+        return made(attempt, threads, self.database.now)
+
+    async def upkeep(self, stop: asyncio.Event) -> None:
+        """Promotes, rescues and prunes until ``stop`` is set. Every worker does it as well."""
+        upkeep = Upkeep(self.store, heartbeat_timeout=self.heartbeat_timeout)
+        task = asyncio.create_task(upkeep.run())
+        try:
+            await stop.wait()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    @property
+    def workers_here(self) -> Sequence[Worker]:
+        """The workers that run in this process."""
+        return tuple(self._workers)
+
+    async def publish(self) -> None:
+        """Writes the catalogue rows of the app's tasks, so that doors without the code see them."""
+        await self.store.write(_publish, list(self.tasks.values()))
+
+    def publish_sync(self) -> None:
+        refuse_in_loop("publish")
+        self.store.write_sync(_publish, list(self.tasks.values()))
+
+    def budgets(self, job: Job) -> tuple[int, int]:
+        task = self._names().get(job.task)
+        if task is not None:
+            return task.retry.attempts, task.max_losses
+        return max(1, job.max_attempts), max(1, job.max_losses)
+
+    # Doors; benbi[server].
+
+    def lifespan(
+        self, *, worker: bool = True
+    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """A lifespan for FastAPI or Starlette: opens the app, runs a worker beside the server
+        unless ``worker=False``, drains at shutdown."""
+
+        @asynccontextmanager
+        async def lifespan(_: Any) -> AsyncGenerator[None]:
+            async with self, self.working(worker=worker):
+                yield
+
+        return lifespan
+
+    @asynccontextmanager
+    async def working(
+        self,
+        *,
+        worker: bool = True,
+        queues: Sequence[str] | None = None,
+        slots: int | None = None,
+        grace: float = DEFAULT_GRACE,
+    ) -> AsyncGenerator[None]:
+        """Publishes the tasks, and runs a worker in this loop for as long as the block lasts.
+
+        Without a worker it does the upkeep all the same: a server that only takes jobs still
+        promotes what is due and rescues what a dead worker held.
+        """
+        await self.publish()
+        stop = asyncio.Event()
+        working = worker and self.tasks
+        task = asyncio.create_task(
+            self.work(queues, slots, stop, grace) if working else self.upkeep(stop)
+        )
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    def asgi(self, **settings: Any) -> Any:
+        """An ASGI app to mount: REST, event streams and MCP. MissingExtra without benbi[server]."""
+        try:
+            from benbi.server.http import build
+        except ImportError as error:
+            raise MissingExtra("server", "app.asgi()") from error
+        return build(self, **settings)
+
+
+def _nothing(view: Transaction) -> None:
+    return None
+
+
+def _publish(tx: Transaction, tasks: Sequence[Task[Any, Any]]) -> None:
+    publish_tasks(tx, tasks)

@@ -1,0 +1,112 @@
+"""An app's connections: opened by the first use, closed at the end, never carried over a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from benbi.engine.hints import Hints
+from benbi.location import database_for
+from benbi.store.sqlite import SqliteDatabase
+from benbi.store.store import Store
+from benbi.wake.poll import Wake
+from benbi.wake.sqlite import SqliteWake
+
+
+class Connections:
+    """Database, store and hints of one URL, each made when it is first asked for."""
+
+    def __init__(self, url: str | None, durability: str) -> None:
+        self._url = url
+        self._durability = durability
+        self._lock = threading.Lock()
+        self._database: SqliteDatabase | None = None
+        self._store: Store | None = None
+        self._hints: Hints | None = None
+        _all.add(self)
+
+    @property
+    def database(self) -> SqliteDatabase:
+        """The database behind the seam; no connection is made by asking for it."""
+        if self._database is None:
+            self._database = database_for(self._url, durability=self._durability)
+        return self._database
+
+    @property
+    def store(self) -> Store:
+        return self._store or self._open()[0]
+
+    @property
+    def hints(self) -> Hints:
+        return self._hints or self._open()[1]
+
+    def _open(self) -> tuple[Store, Hints]:
+        with self._lock:
+            if self._store is None or self._hints is None:
+                self._store = Store(self.database)
+                self._hints = Hints(self._make_wake)
+                self._store.on_commit.append(self._hints.hint)
+            return self._store, self._hints
+
+    def _make_wake(self) -> Wake | None:
+        database = self.database
+        if database.path is None:
+            return None
+
+        def connect() -> Callable[[], int]:
+            return database.connect().data_version
+
+        return SqliteWake(database.path, connect)
+
+    def close(self) -> None:
+        """Commits what is queued and disconnects; the next use opens again."""
+        with self._lock:
+            store, hints = self._store, self._hints
+            self._store = self._hints = self._database = None
+        if hints is not None:
+            hints.close()
+        if store is not None:
+            store.close()
+
+    def close_if_idle(self) -> None:
+        """Closes where nobody is subscribed to hints; the next use opens again."""
+        hints = self._hints
+        if hints is not None and not hints.in_use:
+            self.close()
+
+    def forget(self) -> None:
+        """In a forked child: what was inherited is kept for ever and never touched."""
+        _inherited.append((self._store, self._hints, self._database))
+        self._lock = threading.Lock()
+        self._store = self._hints = self._database = None
+
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+# Never closed and never collected: closing an inherited handle would harm the parent's.
+_inherited: list[Any] = []
+
+
+def _before_fork() -> None:
+    """An open SQLite file must not be carried over a fork; what is idle is closed before it.
+
+    Where a worker runs, or another thread may be in the middle of a call, it stays open: the
+    child will be refused with the reason.
+    """
+    alone = all(
+        thread is threading.current_thread() or thread.name.startswith("benbi-")
+        for thread in threading.enumerate()
+    )
+    for connections in list(_all) if alone else []:
+        connections.close_if_idle()
+
+
+def _after_fork() -> None:
+    for connections in list(_all):
+        connections.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

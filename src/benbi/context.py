@@ -1,0 +1,393 @@
+"""What a task can do: tell, record, ask, sleep. ``Context`` awaits, ``SyncContext`` blocks.
+
+A job that asks, sleeps, is retried or is rescued starts its function from the top: steps, asks
+and sleeps return what was recorded, everything outside them runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random as random_numbers
+import uuid as uuids
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from uuid import UUID
+
+from benbi.engine import replay
+from benbi.engine.attempt import Attempt
+from benbi.engine.patience import FOR_A_WHILE, pauses
+from benbi.engine.replay import AskOptions, Done, OnChange, Step
+from benbi.engine.threads import QUITS, Threads
+from benbi.engine.uses import current_step
+from benbi.options import Duration
+from benbi.retry import Retry
+from benbi.store.lifecycle import Told
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Facts:
+    """What both contexts know of their attempt."""
+
+    def __init__(self, attempt: Attempt, threads: Threads, clock: Callable[[], int]) -> None:
+        self._attempt = attempt
+        self._threads = threads
+        self._clock = clock
+
+    @property
+    def job_id(self) -> str:
+        """The job's public id."""
+        return self._attempt.claim.job_id
+
+    @property
+    def owner(self) -> str:
+        """Whose job it is; empty where nobody said."""
+        return self._attempt.claim.owner
+
+    @property
+    def attempt(self) -> int:
+        """The number of this claim; never falls."""
+        return self._attempt.claim.attempt
+
+    @property
+    def canceled(self) -> bool:
+        """True once nobody waits for the result: canceled, timed out, or the claim lost.
+
+        Not while draining: a body that returns early then would be taken for complete.
+        """
+        return self._attempt.stop not in (None, "drain")
+
+    @property
+    def key(self) -> str:
+        """A stable idempotency key to hand outside: the step's inside a step, else the job's."""
+        return self._attempt.key_of(current_step.get())
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records carry job, task and attempt."""
+        claim = self._attempt.claim
+        extra = {"job": claim.job_id, "task": claim.task, "attempt": claim.attempt}
+        return logging.LoggerAdapter(logging.getLogger("benbi.job"), extra)
+
+
+class Context(_Facts):
+    """An async task's view of its job. First parameter of the task, annotated ``Context``."""
+
+    async def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Reports how far the job is. Returns once queued; what comes often is merged."""
+        self._note_branch()
+        self._attempt.check()
+        self._attempt.progress(done, total, message)
+
+    async def partial(self, value: Any) -> None:
+        """Publishes a partial result; returns once it is durable. PayloadTooLarge, NotEncodable."""
+        self._note_branch()
+        self._attempt.check()
+        text = replay.partial_text(value)
+        if self._attempt.partial_is_new(text):
+            await self._written(events=[Told("partial", None, text)], size=len(text))
+
+    @overload
+    def step(
+        self,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        on_change: OnChange = "fail",
+    ) -> Callable[P, Awaitable[T]]: ...
+    @overload
+    def step(
+        self,
+        function: Callable[P, T],
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        on_change: OnChange = "fail",
+    ) -> Callable[P, Awaitable[T]]: ...
+    def step(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        on_change: OnChange = "fail",
+    ) -> Callable[..., Awaitable[Any]]:
+        """``await ctx.step(fn)(*args)``: runs once, ever; recorded before it returns.
+
+        Its identity is (name, nth use) or (name, key). ``retry``: tries of the step within its
+        attempt (default one). ``timeout``: of one try. ``on_change``: what to do where the recorded
+        call had other arguments ("fail" raises StepChanged, "keep", "rerun"). A plain function
+        runs in a thread. The value is always decoded from what was recorded, the first time too.
+        """
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self._note_branch()
+            found = replay.open_step(
+                self._attempt,
+                function,
+                args,
+                kwargs,
+                name=name,
+                key=key,
+                retry=retry,
+                timeout=timeout,
+                on_change=on_change,
+            )
+            if isinstance(found, Done):
+                return replay.result_codec(function).decode(found.text)
+            # A task of its own: a canceled sibling must not cut a step between effect and record.
+            task = asyncio.ensure_future(self._run(found, function, args, kwargs))
+            self._attempt.steps_under_way.add(task)
+            task.add_done_callback(self._step_ended)
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if self._attempt.suspended is None and not task.done():
+                    if not found.done:
+                        task.cancel()
+                    # It has unwound, or is recorded, before whoever called it goes on.
+                    await asyncio.wait([task])
+                raise
+
+        return call
+
+    def _step_ended(self, task: asyncio.Task[Any]) -> None:
+        self._attempt.steps_under_way.discard(task)
+        if not task.cancelled():
+            # Recorded, if it failed; its caller may have been canceled meanwhile.
+            task.exception()
+
+    async def _run(
+        self,
+        step: Step,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        current_step.set(step.identity)
+        try:
+            while True:
+                try:
+                    value = await self._call(function, args, kwargs, step.timeout)
+                except Exception as error:
+                    record, told, pause = replay.failed(self._attempt, step, error)
+                    await self._written(events=[told], steps=[record])
+                    if pause is None:
+                        raise
+                    replay.back_off(self._attempt, step, pause)
+                    await asyncio.sleep(pause)
+                    self._attempt.check()
+                else:
+                    text, record, told = replay.completed(self._attempt, step, value)
+                    await self._written(events=[told], steps=[record], size=len(text))
+                    return step.codec.decode(text)
+        finally:
+            self._attempt.uses.leave(step.identity)
+
+    async def _call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        timeout: float | None,
+    ) -> Any:
+        try:
+            async with asyncio.timeout(timeout):
+                if inspect.iscoroutinefunction(function):
+                    return await function(*args, **kwargs)
+                value = await self._threads.run(function, *args, **kwargs)
+                return await value if inspect.isawaitable(value) else value
+        except QUITS as error:
+            # Out of a task of the loop it would end the loop, or whoever awaits it.
+            raise RuntimeError(f"the step raised {error!r}") from error
+
+    @overload
+    async def ask(
+        self, question: str, type_: type[T] = str, **options: Unpack[AskOptions]
+    ) -> T: ...
+    @overload
+    async def ask(self, question: str, type_: Any, **options: Unpack[AskOptions]) -> Any: ...
+    async def ask(self, question: str, type_: Any = str, **options: Unpack[AskOptions]) -> Any:
+        """Asks a person and frees the worker until the answer is there.
+
+        ``type_`` is what the answer must be; ``Literal["a", "b"]`` is a choice. ``timeout``: then
+        ``default`` is the answer; without a default the job fails as expired. The first answer
+        wins. ``key`` names the question, else they are numbered.
+        """
+        self._note_branch()
+        return replay.ask(self._attempt, question, type_, **options)
+
+    async def sleep(self, duration: Duration) -> None:
+        """Frees the worker for so long (seconds, or "10m"); the wake time is recorded once."""
+        self._note_branch()
+        replay.sleep(self._attempt, duration, self._clock())
+
+    async def now(self) -> datetime:
+        """The time, recorded: the same on every replay."""
+        return await self.step(_now, name="now")()
+
+    async def uuid(self) -> UUID:
+        """A random UUID, recorded."""
+        return await self.step(_uuid, name="uuid")()
+
+    async def random(self) -> float:
+        """A random number in [0, 1), recorded."""
+        return await self.step(random_numbers.random, name="random")()
+
+    async def _written(self, **what: Any) -> None:
+        for pause in pauses():
+            try:
+                ticket = self._attempt.write(loop=asyncio.get_running_loop(), **what)
+                self._attempt.mind(await ticket.outcome())
+                return self._attempt.remember(what.get("steps", ()))
+            except FOR_A_WHILE:
+                if "steps" not in what or self._attempt.stop is not None:
+                    raise
+            await asyncio.sleep(pause)
+
+    def _note_branch(self) -> None:
+        task, branches = asyncio.current_task(), self._attempt.branches
+        if task is not None and task not in branches:
+            branches.add(task)
+            task.add_done_callback(branches.discard)
+
+
+class SyncContext(_Facts):
+    """A sync task's view of its job: the same names, blocking. The task runs in a thread."""
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Reports how far the job is. Returns once queued; what comes often is merged."""
+        self._attempt.check()
+        self._attempt.progress(done, total, message)
+
+    def partial(self, value: Any) -> None:
+        """Publishes a partial result; returns once it is durable. PayloadTooLarge, NotEncodable."""
+        self._attempt.check()
+        text = replay.partial_text(value)
+        if self._attempt.partial_is_new(text):
+            self._written(events=[Told("partial", None, text)], size=len(text))
+
+    def step(
+        self,
+        function: Callable[P, T],
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        on_change: OnChange = "fail",
+    ) -> Callable[P, T]:
+        """``ctx.step(fn)(*args)``: runs once, ever; recorded before it returns. As Context.step."""
+        return _SyncStep(self, function, name, key, retry, timeout, on_change)
+
+    @overload
+    def ask(self, question: str, type_: type[T] = str, **options: Unpack[AskOptions]) -> T: ...
+    @overload
+    def ask(self, question: str, type_: Any, **options: Unpack[AskOptions]) -> Any: ...
+    def ask(self, question: str, type_: Any = str, **options: Unpack[AskOptions]) -> Any:
+        """Asks a person and frees the worker until the answer is there. See Context.ask."""
+        return replay.ask(self._attempt, question, type_, **options)
+
+    def sleep(self, duration: Duration) -> None:
+        """Frees the worker for so long (seconds, or "10m"); the wake time is recorded once."""
+        replay.sleep(self._attempt, duration, self._clock())
+
+    def now(self) -> datetime:
+        """The time, recorded: the same on every replay."""
+        return self.step(_now, name="now")()
+
+    def uuid(self) -> UUID:
+        """A random UUID, recorded."""
+        return self.step(_uuid, name="uuid")()
+
+    def random(self) -> float:
+        """A random number in [0, 1), recorded."""
+        return self.step(random_numbers.random, name="random")()
+
+    def _written(self, **what: Any) -> None:
+        for pause in pauses():
+            try:
+                self._attempt.mind(self._attempt.write(**what).result())
+                return self._attempt.remember(what.get("steps", ()))
+            except FOR_A_WHILE:
+                if "steps" not in what or self._attempt.stop is not None:
+                    raise
+            self._attempt.pause(pause)
+
+
+class _SyncStep(Generic[P, T]):
+    """One sync step, ready to be called."""
+
+    def __init__(
+        self,
+        context: SyncContext,
+        function: Callable[P, T],
+        name: str | None,
+        key: str | None,
+        retry: Retry | int | None,
+        timeout: Duration | None,
+        on_change: OnChange,
+    ) -> None:
+        self._context = context
+        self._function = function
+        self._options: dict[str, Any] = {
+            "name": name,
+            "key": key,
+            "retry": retry,
+            "timeout": timeout,
+            "on_change": on_change,
+        }
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        attempt = self._context._attempt  # pyright: ignore[reportPrivateUsage]
+        if inspect.iscoroutinefunction(self._function):
+            raise TypeError(
+                "a sync task can only run plain functions as steps; make the task async"
+            )
+        found = replay.open_step(attempt, self._function, args, kwargs, **self._options)
+        if isinstance(found, Done):
+            return replay.result_codec(self._function).decode(found.text)
+        before = current_step.set(found.identity)
+        try:
+            return self._run(found, args, kwargs)
+        finally:
+            current_step.reset(before)
+            attempt.uses.leave(found.identity)
+
+    def _run(self, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        context = self._context
+        attempt, written = context._attempt, context._written  # pyright: ignore[reportPrivateUsage]
+        while True:
+            try:
+                value = context._threads.call(step.timeout, self._function, *args, **kwargs)  # pyright: ignore[reportPrivateUsage]
+            except Exception as error:
+                record, told, pause = replay.failed(attempt, step, error)
+                written(events=[told], steps=[record])
+                if pause is None:
+                    raise
+                replay.back_off(attempt, step, pause)
+                attempt.pause(pause)
+                attempt.check()
+            else:
+                text, record, told = replay.completed(attempt, step, value)
+                written(events=[told], steps=[record], size=len(text))
+                return step.codec.decode(text)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _uuid() -> UUID:
+    return uuids.uuid4()

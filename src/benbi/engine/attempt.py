@@ -1,0 +1,337 @@
+"""One attempt of one job: its fence, its writes in order, and what replay already knows.
+
+Shared by the async and the sync Context and safe in threads; it decides nothing about outcomes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from benbi.engine.uses import Identity, Uses, current_step
+from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspend
+from benbi.job import Claim
+from benbi.loops import call_in_loop
+from benbi.outcome import Decision, Snoozed, Suspended
+from benbi.store.batcher import Ticket
+from benbi.store.lifecycle import Accepted, Asked, StepRecord, Told, Write, as_json
+from benbi.store.recorded import Recorded
+from benbi.store.store import Store
+
+# The attempt whose code is running here: job.result() inside a job must know.
+current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar(
+    "benbi_attempt", default=None
+)
+log = logging.getLogger("benbi.job")
+
+# Progress that is no event is written at most this often; news of a stage no oftener than that.
+SNAPSHOT_SECONDS = 1.0
+STAGE_SECONDS = 0.25
+
+
+class Attempt:
+    """What one claim may still do, and what it has told so far.
+
+    Made by the worker; given to the task as its Context.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        store: Store,
+        recorded: Recorded,
+        *,
+        max_payload: int,
+        loop: asyncio.AbstractEventLoop,
+        interrupt: Callable[[Attempt, str], None],
+    ) -> None:
+        self.claim = claim
+        self.recorded = recorded
+        self.max_payload = max_payload
+        self.uses = Uses()
+        # The asyncio task of an async body, while the body runs: only then may it be canceled.
+        self.body: asyncio.Task[Any] | None = None
+        self._stop: str | None = None
+        # Made by the first thread that waits for it: most attempts never do.
+        self._stopped: threading.Event | None = None
+        self.branches: set[asyncio.Task[Any]] = set()
+        self.steps_under_way: set[asyncio.Task[Any]] = set()
+        self._store = store
+        self._loop = loop
+        self._interrupt = interrupt
+        self._lock = threading.Lock()
+        self._number = 0
+        self._ended = False
+        # Suspension: what to ask, what to record with it, how long to wait.
+        self._asked: list[Asked] = []
+        self._suspending_steps: list[StepRecord] = []
+        self._wake_in: float | None = None
+        self._snooze: Snoozed | None = None
+        self._suspended_within: Identity | None = None
+        # Telling: progress waits here for the next write or the next second.
+        self._events: list[Told] = []
+        self._snapshot: tuple[float, float | None, str] | None = None
+        self._told: tuple[float, float | None, str] | None = None
+        self._told_at = 0.0
+        self._flush_planned = False
+        self._partials = 0
+
+    # Ending.
+
+    @property
+    def stop(self) -> str | None:
+        """Why the body should end: canceled, timeout, drain or lost; None: go on."""
+        return self._stop
+
+    def ask_to_stop(self, reason: str) -> bool:
+        """Notes the first reason to stop; False where there was one before."""
+        with self._lock:
+            first = self._stop is None
+            self._stop = self._stop or reason
+            if self._stopped is not None:
+                self._stopped.set()
+        return first
+
+    def pause(self, seconds: float) -> None:
+        """Waits in a thread; cut short by a stop."""
+        with self._lock:
+            stopped = self._stopped = self._stopped or threading.Event()
+            if self._stop is not None:
+                return
+        stopped.wait(seconds)
+
+    def end(self) -> bool:
+        """True for the first caller only: a claim comes to exactly one outcome."""
+        with self._lock:
+            first, self._ended = not self._ended, True
+            return first
+
+    @property
+    def ended(self) -> bool:
+        """True once the outcome is known; its record may still be under way."""
+        return self._ended
+
+    @property
+    def suspended(self) -> Suspended | Snoozed | None:
+        """How the attempt was suspended, whatever the body made of it afterwards."""
+        with self._lock:
+            if self._asked:
+                return Suspended(asks=True)
+            if self._snooze is not None:
+                return self._snooze
+            return None if self._wake_in is None else Suspended(asks=False, wake_in=self._wake_in)
+
+    def check(self) -> None:
+        """Raises where the body must not go on: Suspend, or Abandon after a stop."""
+        if self.suspended is not None:
+            raise Suspend
+        if self.stop is not None:
+            raise Abandon(self.stop)
+        if self._ended:
+            raise Abandon("ended")
+
+    # Writes.
+
+    def write(
+        self,
+        *,
+        events: list[Told] | None = None,
+        steps: list[StepRecord] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        size: int = 0,
+    ) -> Ticket:
+        """Queues a fenced write, pending progress first. Its ticket may raise ClaimLost."""
+        with self._lock:
+            if self._ended:
+                # What the body left behind goes on; the finish is the claim's last write.
+                raise Abandon("ended")
+            return self._store.record(self._next(events, steps), size, loop)
+
+    def final_write(self, decision: Decision) -> Write:
+        """The finish; it carries whatever progress is still pending."""
+        with self._lock:
+            write = self._next(None, list(self._suspending_steps))
+            write.questions = list(self._asked)
+            write.decision = decision
+            return write
+
+    def hand_in(self, finish: Write, loop: asyncio.AbstractEventLoop) -> Ticket:
+        """Queues the finish; the same one again until the store has spoken."""
+        assert finish.decision is not None
+        return self._store.record(finish, len(finish.decision.result or ""), loop)
+
+    def _next(self, events: list[Told] | None, steps: list[StepRecord] | None) -> Write:
+        self._number += 1
+        write = Write(self.claim, self._number, self._events + (events or []), steps or [], [])
+        write.progress, self._events, self._snapshot = self._snapshot, [], None
+        return write
+
+    def hear(self, outcome: Any) -> None:
+        """What the store said to a write that nobody waits for."""
+        if isinstance(outcome, ClaimLost):
+            call_in_loop(self._loop, self._interrupt, self, "lost")
+        elif isinstance(outcome, BaseException):
+            log.warning("job %s: a progress report was not stored: %s", self.claim.job_id, outcome)
+        else:
+            self.mind(outcome)
+
+    def mind(self, accepted: Accepted) -> None:
+        """A cancel that the store mentioned reaches the body at once."""
+        if accepted.cancel_requested and self._stop is None:
+            call_in_loop(self._loop, self._interrupt, self, "canceled")
+
+    # Telling.
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        """Queues a report: an event where the stage or a tenth of the way is new."""
+        message = str(message).encode(errors="replace").decode()
+        report = (float(done), None if total is None else float(total), message)
+        text = as_json({"done": _plain(done), "total": _plain(total), "message": message})
+        with self._lock:
+            furthest = self.recorded.furthest.get(report[1])
+            if text in self.recorded.progress or (furthest is not None and report[0] < furthest):
+                # Replay: this far the job was before, and whoever watches knows it.
+                self._told = report
+                return
+            self._snapshot = report
+            if self._worth_an_event(report):
+                self._events.append(Told("progress", None, text))
+                self._told, self._told_at = report, time.monotonic()
+                delay = 0.0
+            else:
+                delay = SNAPSHOT_SECONDS
+            if self._flush_planned and delay:
+                return
+            self._flush_planned = True
+        self._plan_flush(delay)
+
+    def _worth_an_event(self, report: tuple[float, float | None, str]) -> bool:
+        if self._told is None:
+            return True
+        (done, total, message), (before, before_total, said) = report, self._told
+        # At most ten of a total, however often and in whichever order they are reported.
+        if total and total == before_total and int(10 * done / total) > int(10 * before / total):
+            return True
+        stage_is_new = (total, message) != (before_total, said)
+        return stage_is_new and time.monotonic() - self._told_at >= STAGE_SECONDS
+
+    def _plan_flush(self, delay: float) -> None:
+        if not delay:
+            self.flush()
+            return
+
+        call_in_loop(self._loop, self._loop.call_later, delay, self.flush)
+
+    def flush(self) -> None:
+        """Hands pending progress to the store without waiting."""
+        with self._lock:
+            self._flush_planned = False
+            if self._ended or self.stop or (not self._events and self._snapshot is None):
+                return
+            self._store.post(self._next(None, None), self.hear)
+
+    def partial_is_new(self, text: str) -> bool:
+        """False where replay says again what stands in the log at this place."""
+        self.fits("a partial result", text)
+        with self._lock:
+            place, self._partials = self._partials, self._partials + 1
+        known = self.recorded.partials
+        return place >= len(known) or known[place] != text
+
+    def fits(self, what: str, text: str) -> None:
+        """Raises PayloadTooLarge."""
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > self.max_payload:
+            raise PayloadTooLarge(what, size, self.max_payload)
+
+    # Replay.
+
+    def recall(self, identity: Identity, fingerprint: bytes, on_change: str) -> StepRecord | None:
+        """What was recorded for this use; StepChanged where it belongs to another call."""
+        found = self.uses.recorded(identity) or self.recorded.steps.get(identity)
+        if found is None or found.state != "completed":
+            return found
+        if found.fingerprint != fingerprint:
+            if on_change == "rerun":
+                return None
+            if on_change != "keep":
+                kind, name, use = identity
+                raise StepChanged(
+                    f"{kind} {name!r} ({use}) was recorded with other arguments or another "
+                    f"function (recorded {found.fingerprint.hex()[:8]}, "
+                    f"now {fingerprint.hex()[:8]}); "
+                    'use on_change="keep" or "rerun", or retry the job with fresh steps'
+                )
+        return found
+
+    def remember(self, steps: Iterable[StepRecord]) -> None:
+        """Keeps what was just recorded for the calls of it that this attempt may still make."""
+        for step in steps:
+            self.uses.remember(step)
+
+    def key_of(self, identity: Identity | None) -> str:
+        """A stable idempotency key: of the job in this generation, or of one of its steps."""
+        key = f"{self.claim.job_id}:{self.claim.generation}"
+        return key if identity is None else ":".join((key, *identity))
+
+    # Suspension.
+
+    def suspend(
+        self,
+        *,
+        asked: Asked | None = None,
+        step: StepRecord | None = None,
+        wake_in: float | None = None,
+        snooze: Snoozed | None = None,
+    ) -> None:
+        """Notes why the job waits, then raises Suspend. From then on the Context is closed."""
+        with self._lock:
+            if asked is not None and all(known.key != asked.key for known in self._asked):
+                self._asked.append(asked)
+            if step is not None:
+                self._suspending_steps.append(step)
+            if wake_in is not None:
+                self._wake_in = wake_in if self._wake_in is None else min(self._wake_in, wake_in)
+            if snooze is not None:
+                self._snooze = snooze
+            self._suspended_within = current_step.get() or self._suspended_within
+        if self.body is not None and asyncio.current_task() is not self.body:
+            # The body may be waiting for what this branch will not do any more.
+            grace = self.claim.grace / 1e6
+            call_in_loop(self._loop, self._loop.call_later, grace, self._unwind)
+        raise Suspend
+
+    def refuse_caught(self, step: Identity) -> None:
+        """Raises Suspend again where this step caught its own: what it returned is no result."""
+        if step == self._suspended_within:
+            raise Suspend
+
+    def _unwind(self) -> None:
+        if self.body is not None:
+            self.body.cancel()
+
+    def forget_suspension(self) -> None:
+        """The database refuses what was to be recorded with it: the finish goes without."""
+        with self._lock:
+            self._asked.clear()
+            self._suspending_steps.clear()
+
+    def answer_to(self, key: str, fingerprint: bytes, on_change: str = "fail") -> str | None:
+        """The recorded answer; None while the question is open or was never asked."""
+        found = self.recorded.answers.get(key)
+        if found is None:
+            return None
+        known, answer = found
+        if known != fingerprint and on_change == "fail":
+            raise StepChanged(f"question {key!r} was asked before with another text or type")
+        return answer
+
+
+def _plain(number: float | None) -> float | None:
+    """As it came where JSON knows its type; numpy's integers and the like as floats."""
+    return number if number is None or isinstance(number, int | float) else float(number)  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,0 +1,30 @@
+"""An exception as it is recorded: its class by the retry rules, its message, its traceback."""
+
+from __future__ import annotations
+
+import traceback
+
+from benbi.job import ErrorRecord
+from benbi.outcome import Failed
+from benbi.retry import classify
+
+TRACEBACK_CHARACTERS = 16_000
+MESSAGE_CHARACTERS = 4_000
+
+
+def failure_of(error: BaseException) -> Failed:
+    """The outcome of an attempt that ended with this exception."""
+    verdict = classify(error)
+    told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
+    record = ErrorRecord(
+        type(error).__qualname__, message_of(error), verdict.kind, verdict.rule, told
+    )
+    return Failed(record, verdict.retry_after)
+
+
+def message_of(error: BaseException) -> str:
+    """The exception's message; a ``__str__`` that raises does not hide the failure."""
+    try:
+        return str(error)[:MESSAGE_CHARACTERS]
+    except Exception:
+        return f"<{type(error).__qualname__} whose message could not be read>"

@@ -1,0 +1,52 @@
+"""Where the jobs are kept: what a URL means, without touching anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from benbi.errors import ConfigurationError
+from benbi.store.sqlite import SqliteDatabase
+
+
+def database_for(url: str | None, *, durability: str) -> SqliteDatabase:
+    """The database that a URL names. ``None``: BENBI_URL, else a file in the state directory.
+
+    ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a plain path, or ``:memory:``
+    (``sqlite://``). Raises ConfigurationError.
+    """
+    named = url or os.environ.get("BENBI_URL")
+    if not named:
+        return SqliteDatabase(str(state_directory(make=True) / "jobs.db"), durability=durability)
+    if named in (":memory:", "sqlite://", "sqlite:///:memory:"):
+        return SqliteDatabase(":memory:", durability=durability)
+    if named.startswith("sqlite:///"):
+        return SqliteDatabase(named.removeprefix("sqlite:///"), durability=durability)
+    scheme, separator, _ = named.partition("://")
+    if separator:
+        raise ConfigurationError(
+            f"{scheme}:// is not supported by this version of benbi: use sqlite:////absolute.db, "
+            "a path, or :memory:"
+        )
+    return SqliteDatabase(named, durability=durability)
+
+
+def state_directory(*, make: bool = False) -> Path:
+    """The user's directory for state: where jobs are kept unless a URL says otherwise."""
+    if sys.platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support" / "benbi"
+    elif sys.platform == "win32":
+        folder = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "benbi"
+    else:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        folder = Path(state) / "benbi"
+    if make and not folder.is_dir():
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the state directory {folder} can not be made ({error.strerror}); name a place "
+                "with Benbi(url) or BENBI_URL"
+            ) from None
+    return folder

@@ -1,0 +1,26 @@
+"""The settings of an app, refused where they can not be meant."""
+
+from __future__ import annotations
+
+from benbi.errors import ConfigurationError
+
+DEFAULT_SLOTS = 20
+DEFAULT_GRACE = 30.0
+SHORTEST_HEARTBEAT = 0.5
+SMALLEST_PAYLOAD = 1024
+
+
+def check_settings(
+    url: object, slots: object, heartbeat_timeout: object, max_payload: object
+) -> None:
+    """Raises ConfigurationError, which names the setting and what it may be."""
+    if not isinstance(url, str | None):
+        raise ConfigurationError(f"Benbi({url!r}): a URL or a path, as text")
+    if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
+        raise ConfigurationError(f"slots={slots!r}: a whole number, 1 or more")
+    if not isinstance(heartbeat_timeout, int | float) or heartbeat_timeout < SHORTEST_HEARTBEAT:
+        raise ConfigurationError(
+            f"heartbeat_timeout={heartbeat_timeout!r}: {SHORTEST_HEARTBEAT} seconds or more"
+        )
+    if not isinstance(max_payload, int) or max_payload < SMALLEST_PAYLOAD:
+        raise ConfigurationError(f"max_payload={max_payload!r}: {SMALLEST_PAYLOAD} bytes or more")
