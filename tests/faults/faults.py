@@ -1,0 +1,374 @@
+"""The faults, and for each the test that must see it. Each edits one statement or one line.
+
+Where a parameter would disappear with a condition, the condition stays and is made to hold
+always: otherwise the statement would refuse its values, and that is no fault that was seen.
+"""
+
+from __future__ import annotations
+
+from tests.faults.planting import Fault
+
+LIFECYCLE = "store/sql/sqlite/lifecycle.sql"
+VIEWS = "store/sql/sqlite/views.sql"
+CONFORMANCE = "tests/conformance"
+
+FAULTS = [
+    # The fence.
+    Fault(
+        "fence off: a finish without its token",
+        LIFECYCLE,
+        "WHERE n IN (SELECT value FROM json_each(:ns)) AND token = :token AND state",
+        "WHERE n IN (SELECT value FROM json_each(:ns)) AND (token = :token OR true) AND state",
+        f"{CONFORMANCE}/test_fence.py::test_a_lost_claim_can_not_finish_the_job[file-rescued]",
+    ),
+    Fault(
+        "step without token: a write without its token",
+        LIFECYCLE,
+        "WHERE n = :n AND token = :token AND state = 'running' AND last_write < :write_no\n"
+        "RETURNING last_seq, cancel_requested_at;",
+        "WHERE n = :n AND (token = :token OR true) AND state = 'running' "
+        "AND last_write < :write_no\nRETURNING last_seq, cancel_requested_at;",
+        f"{CONFORMANCE}/test_fence.py::test_a_lost_claim_can_not_write[file-rescued]",
+    ),
+    Fault(
+        "last_write ignored",
+        LIFECYCLE,
+        "AND last_write < :write_no\nRETURNING last_seq, cancel_requested_at;",
+        "AND (last_write < :write_no OR true)\nRETURNING last_seq, cancel_requested_at;",
+        f"{CONFORMANCE}/test_fence.py::test_a_repeated_write_is_recorded_once[file]",
+    ),
+    Fault(
+        "token kept at rescue",
+        LIFECYCLE,
+        "losses = losses + (cancel_requested_at IS NULL), worker_n = NULL, token = NULL,",
+        "losses = losses + (cancel_requested_at IS NULL), worker_n = NULL,",
+        f"{CONFORMANCE}/test_fence.py::test_a_lost_claim_can_not_repeat_what_it_wrote[file-rescued]",
+    ),
+    Fault(
+        "token kept at a retry by hand",
+        LIFECYCLE,
+        "finished_at = NULL, cancel_requested_at = NULL, token = NULL,",
+        "finished_at = NULL, cancel_requested_at = NULL,",
+        f"{CONFORMANCE}/test_fence.py::"
+        "test_a_repeated_finish_is_refused_once_the_job_was_retried_by_hand[file]",
+    ),
+    # Events.
+    Fault(
+        "an event omitted: due",
+        "store/moves.py",
+        '    tell(tx, moved, "pending", "due")\n',
+        "",
+        f"{CONFORMANCE}/test_upkeep.py::"
+        "test_a_scheduled_job_is_promoted_when_its_time_has_come[file]",
+    ),
+    Fault(
+        "an event omitted: rescue",
+        "store/workers.py",
+        "    moved = tell_own(tx, rows, error)\n",
+        "    moved = [row[0] for row in rows]\n",
+        f"{CONFORMANCE}/test_burial.py::test_a_dead_workers_jobs_are_pending_at_once[file]",
+    ),
+    Fault(
+        "an event omitted where only the witness looks",
+        "store/workers.py",
+        "    return tell_own(tx, [row for (row,) in filter(None, rows)])\n",
+        "    return [row[0] for (row,) in filter(None, rows)]\n",
+        f"{CONFORMANCE}/test_fence.py::test_a_lost_claim_can_not_finish_the_job[file-given_back]",
+    ),
+    Fault(
+        "events outside the transaction",
+        "store/store.py",
+        '        with self._transaction("enqueue") as tx:\n'
+        "            return lifecycle.enqueue(tx, groups)\n",
+        "        late = []\n"
+        '        with self._transaction("enqueue") as tx:\n'
+        "            rows = tx.rows\n"
+        "            tx.rows = lambda name, /, **values: (\n"
+        '                late.append(values) or [] if name == "created" else rows(name, **values)\n'
+        "            )\n"
+        "            outcomes = lifecycle.enqueue(tx, groups)\n"
+        '        with self._transaction("events") as tx:\n'
+        "            for values in late:\n"
+        '                tx.rows("created", **values)\n'
+        "        return outcomes\n",
+        "tests/engine/test_durability.py::test_no_commit_shows_a_change_without_its_event",
+    ),
+    Fault(
+        "seq without its update: max(seq)",
+        LIFECYCLE,
+        "UPDATE benbi_jobs SET cancel_requested_at = :now, last_seq = last_seq + 1\n"
+        "WHERE n = :n AND state = 'running' AND cancel_requested_at IS NULL\n"
+        "RETURNING n, last_seq, attempt;",
+        "UPDATE benbi_jobs SET cancel_requested_at = :now\n"
+        "WHERE n = :n AND state = 'running' AND cancel_requested_at IS NULL\n"
+        "RETURNING n, (SELECT max(seq) + 1 FROM benbi_events WHERE job_n = benbi_jobs.n), attempt;",
+        f"{CONFORMANCE}/test_events.py::"
+        "test_the_record_agrees_with_the_log_after_every_event[file]",
+    ),
+    Fault(
+        "cursor by time",
+        VIEWS,
+        "SELECT e.position, j.id, e.seq, e.type, e.reason, e.attempt, e.at, e.data, j.owner\n"
+        "FROM benbi_events AS e JOIN benbi_jobs AS j ON j.n = e.job_n\n"
+        "WHERE e.position > :cursor",
+        "SELECT e.at, j.id, e.seq, e.type, e.reason, e.attempt, e.at, e.data, j.owner\n"
+        "FROM benbi_events AS e JOIN benbi_jobs AS j ON j.n = e.job_n\n"
+        "WHERE e.at > :cursor",
+        f"{CONFORMANCE}/test_events.py::"
+        "test_a_stream_resumes_by_its_cursor_wherever_it_was_cut[file]",
+    ),
+    Fault(
+        "cursor by job and seq",
+        VIEWS,
+        "WHERE e.position > :cursor AND (:owner IS NULL OR j.owner = :owner)\n"
+        "ORDER BY e.position LIMIT :most;",
+        "WHERE e.position > :cursor AND (:owner IS NULL OR j.owner = :owner)\n"
+        "ORDER BY e.job_n, e.seq LIMIT :most;",
+        f"{CONFORMANCE}/test_events.py::"
+        "test_a_stream_resumes_by_its_cursor_wherever_it_was_cut[file]",
+    ),
+    Fault(
+        "owner ignored",
+        "store/views.py",
+        "        if owner is None or owner == row[4]:\n",
+        "        if True:\n",
+        f"{CONFORMANCE}/test_views.py::test_foreign_and_missing_look_alike[file]",
+    ),
+    # Cancel.
+    Fault(
+        "cancel ignored at finish",
+        LIFECYCLE,
+        "SET state = CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 'canceled' "
+        "ELSE :state END,\n"
+        "    reason = CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 'requested' "
+        "ELSE :reason END,\n"
+        "    failures = failures + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 "
+        "ELSE :failures END,\n"
+        "    run_at = CASE WHEN :delay IS NULL THEN run_at ELSE :now + :delay END,\n"
+        "    finished_at = CASE WHEN :live AND cancel_requested_at IS NULL THEN NULL "
+        "ELSE :now END,\n",
+        "SET state = :state, reason = :reason, failures = failures + :failures,\n"
+        "    cancel_requested_at = CASE WHEN :live THEN NULL ELSE cancel_requested_at END,\n"
+        "    run_at = CASE WHEN :delay IS NULL THEN run_at ELSE :now + :delay END,\n"
+        "    finished_at = CASE WHEN :live THEN NULL ELSE :now END,\n",
+        f"{CONFORMANCE}/test_finish.py::"
+        "test_a_cancel_that_came_meanwhile_wins_over_every_live_state[file-outcome2-brings2]",
+    ),
+    Fault(
+        "cancel ignored where a claim is given back",
+        LIFECYCLE,
+        "SET state = CASE WHEN cancel_requested_at IS NULL THEN 'pending' ELSE 'canceled' END,\n"
+        "    reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE 'requested' END,\n"
+        "    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :now END,\n",
+        "SET state = 'pending', reason = :reason, cancel_requested_at = NULL,\n"
+        "    finished_at = CASE WHEN :now THEN NULL END,\n",
+        f"{CONFORMANCE}/test_burial.py::test_a_cancel_wins_over_giving_back[file]",
+    ),
+    Fault(
+        "cancel ignored at rescue",
+        LIFECYCLE,
+        "SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'canceled'\n"
+        "                 WHEN losses + 1 >= max_losses THEN 'failed'\n"
+        "                 WHEN losses = 0 THEN 'pending'\n"
+        "                 ELSE 'retrying' END,\n"
+        "    reason = CASE WHEN cancel_requested_at IS NOT NULL THEN 'requested' "
+        "ELSE 'lost' END,\n"
+        "    finished_at = CASE WHEN cancel_requested_at IS NOT NULL "
+        "OR losses + 1 >= max_losses THEN :now END,\n",
+        "SET state = CASE WHEN losses + 1 >= max_losses THEN 'failed'\n"
+        "                 WHEN losses = 0 THEN 'pending'\n"
+        "                 ELSE 'retrying' END,\n"
+        "    reason = 'lost', cancel_requested_at = NULL,\n"
+        "    finished_at = CASE WHEN losses + 1 >= max_losses THEN :now END,\n",
+        f"{CONFORMANCE}/test_burial.py::test_a_cancel_wins_over_the_rescue[file]",
+    ),
+    # Dead and alive.
+    Fault(
+        "burial without a second look at the beat",
+        LIFECYCLE,
+        "SELECT 1 FROM benbi_workers WHERE n = :worker AND beat_no = :beat_no;",
+        "SELECT 1 FROM benbi_workers WHERE n = :worker;",
+        f"{CONFORMANCE}/test_burial.py::test_a_worker_that_beat_meanwhile_is_not_buried[file]",
+    ),
+    Fault(
+        "a claim does not ask whether its worker lives",
+        LIFECYCLE,
+        "SELECT 1 FROM benbi_workers WHERE n = :worker;",
+        "SELECT 1 WHERE :worker IS NOT NULL;",
+        f"{CONFORMANCE}/test_claims.py::test_a_buried_worker_claims_nothing[file]",
+    ),
+    Fault(
+        "beat judged by timestamp",
+        LIFECYCLE,
+        "SELECT n, beat_no FROM benbi_workers;\n\n-- name: bury\n"
+        "-- Burial happens only where the counter still stands where the watcher saw it.\n"
+        "SELECT 1 FROM benbi_workers WHERE n = :worker AND beat_no = :beat_no;",
+        "SELECT n, beat_at FROM benbi_workers;\n\n-- name: bury\n"
+        "SELECT 1 FROM benbi_workers WHERE n = :worker AND beat_at = :beat_no;",
+        f"{CONFORMANCE}/test_burial.py::test_a_worker_that_beat_meanwhile_is_not_buried[file]",
+    ),
+    Fault(
+        "beat judged by the time that passed, watched or not",
+        "engine/upkeep.py",
+        "            fresh = gap or known is None or known[0] != beat_no\n",
+        "            fresh = known is None or known[0] != beat_no\n",
+        "tests/engine/test_watch.py::test_a_watcher_that_paused_buries_nobody",
+    ),
+    Fault(
+        "loss charged as failure",
+        LIFECYCLE,
+        "losses = losses + (cancel_requested_at IS NULL), worker_n = NULL,",
+        "failures = failures + (cancel_requested_at IS NULL), worker_n = NULL,",
+        f"{CONFORMANCE}/test_burial.py::test_a_dead_workers_jobs_are_pending_at_once[file]",
+    ),
+    Fault(
+        "release charged",
+        "outcome.py",
+        '            return Decision("pending", reason, live=True)\n',
+        '            return Decision("pending", reason, live=True, failures=1)\n',
+        f"{CONFORMANCE}/test_finish.py::"
+        "test_what_is_no_failure_charges_nothing[file-outcome0-pending-drain]",
+    ),
+    Fault(
+        "a claim that nobody holds is charged",
+        LIFECYCLE,
+        "    worker_n = NULL, token = NULL, deadline_at = NULL, last_seq = last_seq + 1\n"
+        "WHERE n = :n AND token = :token AND worker_n = :worker",
+        "    worker_n = NULL, token = NULL, deadline_at = NULL, last_seq = last_seq + 1,\n"
+        "    losses = losses + 1\n"
+        "WHERE n = :n AND token = :token AND worker_n = :worker",
+        f"{CONFORMANCE}/test_burial.py::test_a_claim_that_nobody_holds_goes_back_uncharged[file]",
+    ),
+    Fault(
+        "several that lost a worker are claimed together",
+        "store/lifecycle.py",
+        "    if len(fragile) > 1:\n",
+        "    if len(fragile) > 99:\n",
+        f"{CONFORMANCE}/test_claims.py::"
+        "test_of_jobs_that_lost_a_worker_one_is_claimed_at_a_time[file]",
+    ),
+    # Order and time.
+    Fault(
+        "priority ignored",
+        LIFECYCLE,
+        "ORDER BY rank, run_at, n\nLIMIT :most;",
+        "ORDER BY run_at, n\nLIMIT :most;",
+        f"{CONFORMANCE}/test_claims.py::test_priority_goes_first_however_many_wait_before_it[file]",
+    ),
+    Fault(
+        "due ignored",
+        LIFECYCLE,
+        "WHERE state IN ('scheduled', 'retrying') AND run_at <= :now\n",
+        "WHERE state IN ('scheduled', 'retrying') AND :now\n",
+        f"{CONFORMANCE}/test_upkeep.py::"
+        "test_a_scheduled_job_is_promoted_when_its_time_has_come[file]",
+    ),
+    # Keys, answers, retention.
+    Fault(
+        "key checked before the insert",
+        "store/store.py",
+        '        with self._transaction("enqueue") as tx:\n'
+        "            return lifecycle.enqueue(tx, groups)\n",
+        '        with self._transaction("check") as tx:\n'
+        "            there = [\n"
+        '                [tx.rows("keyed", owner=j.owner, task=j.task, key=j.key) for j in group]\n'
+        "                for group in groups\n"
+        "            ]\n"
+        '        with self._transaction("enqueue") as tx:\n'
+        "            lifecycle.enqueue(tx, groups)\n"
+        "        return [\n"
+        "            [found[0][0] if found else job.id for job, found in zip(group, known)]\n"
+        "            for group, known in zip(groups, there)\n"
+        "        ]\n",
+        f"{CONFORMANCE}/test_enqueue.py::test_one_key_twice_in_a_batch_is_one_job[file]",
+    ),
+    Fault(
+        "the last answer wins",
+        LIFECYCLE,
+        "WHERE job_n = :n AND key = :key AND answered_at IS NULL\n",
+        "WHERE job_n = :n AND key = :key\n",
+        f"{CONFORMANCE}/test_questions.py::test_the_first_answer_wins[file]",
+    ),
+    Fault(
+        "an answer that came first is a dead end",
+        "store/lifecycle.py",
+        "        go_on(tx, n)\n",
+        "        pass\n",
+        f"{CONFORMANCE}/test_questions.py::"
+        "test_an_answer_that_came_while_the_job_asked_again_is_no_dead_end[file]",
+    ),
+    Fault(
+        "live jobs are pruned",
+        LIFECYCLE,
+        "SELECT n, state IN ('completed', 'canceled', 'skipped', 'failed')\n"
+        "          AND finished_at + coalesce(",
+        "SELECT n, coalesce(finished_at, created_at) + coalesce(",
+        f"{CONFORMANCE}/test_retention.py::test_a_live_job_is_never_removed[file-running]",
+    ),
+    Fault(
+        "retention counts from the beginning",
+        LIFECYCLE,
+        "          AND finished_at + coalesce(",
+        "          AND created_at + coalesce(",
+        f"{CONFORMANCE}/test_retention.py::test_retention_counts_from_the_end[file]",
+    ),
+    # What is durable before what.
+    Fault(
+        "a step goes on before its record",
+        "context.py",
+        "                self._attempt.mind(await ticket.outcome())\n",
+        "                asyncio.ensure_future(ticket.outcome())\n",
+        "tests/engine/test_durability.py::"
+        "test_a_job_goes_on_only_after_its_record_is_durable[step]",
+    ),
+    Fault(
+        "a slot is freed before its finish",
+        "engine/slots.py",
+        "        await self._journal.finish(running.attempt, outcome, running.work.retry)\n"
+        "        self._running.pop(running.attempt.claim.fence, None)\n"
+        "        self._on_free()\n",
+        "        self._running.pop(running.attempt.claim.fence, None)\n"
+        "        self._on_free()\n"
+        "        await self._journal.finish(running.attempt, outcome, running.work.retry)\n",
+        "tests/engine/test_durability.py::test_a_slot_is_free_only_after_the_finish_is_durable",
+    ),
+    Fault(
+        "accepted before the commit",
+        "store/store.py",
+        "        return await self._batcher.put(_lane(jobs), jobs, _size(jobs))\n",
+        "        asyncio.ensure_future(self._batcher.put(_lane(jobs), jobs, _size(jobs)))\n"
+        "        return [job.id for job in jobs]\n",
+        "tests/engine/test_durability.py::test_enqueue_returns_only_after_the_commit",
+    ),
+    Fault(
+        "a hint is given before the commit",
+        "store/store.py",
+        "            yield tx\n",
+        "            yield tx\n            for hint in self.on_commit:\n                hint()\n",
+        "tests/engine/test_durability.py::test_a_hint_is_given_only_after_the_commit",
+    ),
+    Fault(
+        "a claim comes to several outcomes",
+        "engine/attempt.py",
+        "            first, self._ended = not self._ended, True\n",
+        "            first, self._ended = True, True\n",
+        "tests/engine/test_durability.py::test_a_claim_comes_to_exactly_one_outcome",
+    ),
+    # Replay.
+    Fault(
+        "a changed step passes for the recorded one",
+        "engine/attempt.py",
+        "        if found.fingerprint != fingerprint:\n",
+        "        if not fingerprint:\n",
+        "tests/engine/test_replay.py::test_another_function_under_one_step_name_is_noticed",
+    ),
+    Fault(
+        "the first run sees another type than the replay",
+        "context.py",
+        "                    await self._written(events=[told], steps=[record], size=len(text))\n"
+        "                    return step.codec.decode(text)\n",
+        "                    await self._written(events=[told], steps=[record], size=len(text))\n"
+        "                    return value\n",
+        "tests/engine/test_replay.py::test_first_run_and_replay_see_one_type",
+    ),
+]
