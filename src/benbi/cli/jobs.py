@@ -1,0 +1,198 @@
+"""``benbi jobs``: list, show, watch, cancel, retry, answer. Needs the database, no task code."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from benbi.cli import documents, exits
+from benbi.cli.options import AT_LEAST_ONE, DEFAULT, FLAG, NOT_NEGATIVE, Common, opened, seconds
+from benbi.cli.values import answer_value
+from benbi.job import Event, Job, State
+
+app = App(name="jobs", help="Look at jobs and change their course.")
+
+# The newest ones; jobs watch shows all, without holding them in memory.
+_EVENTS_SHOWN: Final = 1_000
+
+StateName = Literal[
+    "waiting",
+    "scheduled",
+    "pending",
+    "running",
+    "retrying",
+    "input_required",
+    "completed",
+    "failed",
+    "canceled",
+    "skipped",
+]
+
+JobId = Annotated[str, Parameter(help="The id of the job.")]
+
+
+@app.command(name="list")
+def list_jobs(
+    *,
+    state: Annotated[StateName | None, Parameter(help="Only jobs in this state.")] = None,
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
+    owner: Annotated[str | None, Parameter(help="Only jobs of this owner.")] = None,
+    limit: Annotated[int, Parameter(validator=AT_LEAST_ONE, help="At most so many.")] = 50,
+    before: Annotated[str | None, Parameter(help="Only jobs older than this one.")] = None,
+    common: Common = DEFAULT,
+) -> None:
+    """List jobs, newest first."""
+
+    async def read() -> list[Job]:
+        async with opened(common) as benbi:
+            return await benbi.jobs(
+                owner=owner,
+                state=State(state) if state else None,
+                task=task,
+                queue=queue,
+                limit=limit,
+                before=before,
+            )
+
+    found = asyncio.run(read())
+    if common.as_json:
+        documents.write({"jobs": [documents.job_document(job) for job in found]})
+        return
+    from benbi.cli import screen
+    from benbi.cli.table import jobs_view
+
+    if not found:
+        print("no jobs")
+        return
+    screen.show(jobs_view(found, screen.console().width))
+    if len(found) == limit:
+        exits.tell(f"there may be older ones: --before {found[-1].id}")
+
+
+@app.command
+def show(job_id: JobId, /, *, common: Common = DEFAULT) -> None:
+    """Show everything about a job: record, arguments, result, error, events, questions."""
+
+    async def read() -> tuple[Job, Any, Any, list[Event]]:
+        async with opened(common) as benbi:
+            job = await benbi.get(job_id)
+            arguments = documents.parsed(await benbi.arguments_json(job_id))
+            result = documents.parsed(await benbi.result_json(job_id))
+            after = max(0, job.seq - _EVENTS_SHOWN)
+            events = await benbi.events(job_id, after=after, limit=_EVENTS_SHOWN)
+            return job, arguments, result, events
+
+    job, arguments, result, events = asyncio.run(read())
+    if common.as_json:
+        documents.write(
+            {
+                **documents.job_document(job),
+                "arguments": arguments,
+                "result": result,
+                "events": [documents.event_document(entry) for entry in events],
+            }
+        )
+        return
+    from benbi.cli import screen
+    from benbi.cli.sheet import job_view
+
+    screen.show(job_view(job, arguments, result, events))
+
+
+@app.command
+def watch(
+    job_id: JobId,
+    /,
+    *,
+    after: Annotated[
+        int, Parameter(validator=NOT_NEGATIVE, help="Start after the event of this number.")
+    ] = 0,
+    timeout: Annotated[str | None, Parameter(help="Stop watching after so long: 90, 10m.")] = None,
+    common: Common = DEFAULT,
+) -> int:
+    """Follow a job until it ends; the exit code tells how it ended."""
+    from benbi.cli.watch import Watch, until_end
+
+    watching = Watch(common, after=after)
+
+    async def follow() -> Job:
+        async with opened(common) as benbi:
+            return await watching.follow(benbi, job_id)
+
+    return until_end(watching, follow(), None if timeout is None else seconds(timeout))
+
+
+@app.command
+def cancel(
+    job_id: JobId,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="Why, for the job's record.")] = None,
+    common: Common = DEFAULT,
+) -> None:
+    """Cancel a job: at once, or as soon as the running task lets go."""
+
+    async def act() -> Job:
+        async with opened(common) as benbi:
+            return await benbi.cancel(job_id, reason=reason)
+
+    _told(asyncio.run(act()), common)
+
+
+@app.command
+def retry(
+    job_id: JobId,
+    /,
+    *,
+    fresh: Annotated[
+        bool, FLAG, Parameter(help="Forget the recorded steps and start anew.")
+    ] = False,
+    common: Common = DEFAULT,
+) -> None:
+    """Run a failed, canceled or skipped job again; its recorded steps are kept."""
+
+    async def act() -> Job:
+        async with opened(common) as benbi:
+            return await benbi.retry(job_id, fresh=fresh)
+
+    _told(asyncio.run(act()), common)
+
+
+@app.command
+def answer(
+    job_id: JobId,
+    value: Annotated[
+        str,
+        Parameter(allow_leading_hyphen=True, help="JSON, or plain text where text is asked for."),
+    ],
+    /,
+    *,
+    question: Annotated[
+        str | None, Parameter(help="Which question, where several are open.")
+    ] = None,
+    by: Annotated[str | None, Parameter(help="Who answers; default: the user.")] = None,
+    common: Common = DEFAULT,
+) -> None:
+    """Answer what a job asks."""
+
+    async def act() -> Job:
+        async with opened(common) as benbi:
+            job = await benbi.get(job_id)
+            decoded = answer_value(job, question, value)
+            who = by or getpass.getuser()
+            return await benbi.answer(job_id, decoded, question=question, by=who)
+
+    _told(asyncio.run(act()), common)
+
+
+def _told(job: Job, common: Common) -> None:
+    if common.as_json:
+        documents.write(documents.job_document(job))
+        return
+    from benbi.cli import words
+
+    print(exits.visible(f"{job.id}  {job.task}  {words.state(job)}"))
