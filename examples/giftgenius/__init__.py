@@ -1,0 +1,1 @@
+"""Gift ideas for a household, found in its supermarket receipts: a long tool call that survives."""
