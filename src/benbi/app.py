@@ -12,7 +12,7 @@ from benbi.codec import check_against_schema
 from benbi.connections import Connections
 from benbi.context import Context, SyncContext
 from benbi.engine.attempt import Attempt
-from benbi.engine.enqueue import MOST_ATOMIC, Defaults, connection_of, published, row_of, rows_of
+from benbi.engine.enqueue import MOST_ATOMIC, connection_of, published, row_of, rows_of
 from benbi.engine.hints import Hints
 from benbi.engine.publish import publish_tasks
 from benbi.engine.threads import Threads
@@ -23,7 +23,7 @@ from benbi.handle import JobHandle
 from benbi.job import CatalogueEntry, Job, NewJob
 from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.operations import Operations
-from benbi.options import CallOptions
+from benbi.options import CallOptions, Defaults
 from benbi.settings import DEFAULT_GRACE, DEFAULT_SLOTS, check_settings
 from benbi.store import lifecycle, views
 from benbi.store.database import Transaction
@@ -235,10 +235,10 @@ class Benbi(Operations):
         wanted = Options(**cast("dict[str, Any]", options))
         if entry is None:
             task = self._names()[name]
-            name, defaults = task.name, Defaults.of_task(task)
+            name, defaults = task.name, task.defaults
             text = task.signature.encode_mapping(arguments)
         else:
-            defaults = Defaults.of_catalogue(entry.queue, entry.defaults)
+            defaults = Defaults(**entry.defaults)
             text = check_against_schema(name, entry.arguments_schema, arguments)
         return wanted, row_of(name, defaults, text, wanted, self.max_payload)
 

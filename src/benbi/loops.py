@@ -22,13 +22,20 @@ def call_in_loop(
 
 def refuse_in_loop(name: str) -> None:
     """A blocking call in a running loop would stop everything in it."""
-    refuse_to_block(f"{name}_sync()", f"await {name}(…)")
+    if in_loop():
+        refuse_to_block(f"{name}_sync()", f"await {name}(…)")
 
 
 def refuse_to_block(what: str, instead: str) -> None:
     """Raises ConfigurationError in a running loop."""
+    if in_loop():
+        raise ConfigurationError(f"{what} blocks the running event loop; use {instead}")
+
+
+def in_loop() -> bool:
+    """True in a thread whose event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise ConfigurationError(f"{what} blocks the running event loop; use {instead}")
+        return False
+    return True

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, TypedDict, cast
+from typing import Any, Final, NamedTuple, NoReturn, TypedDict, cast
 
 from benbi.errors import Refused, TaskDefinitionError
 
@@ -81,6 +81,22 @@ def _refuse_call(message: str) -> NoReturn:
 
 def _refuse_tool(message: str) -> NoReturn:
     raise TaskDefinitionError(f"Tool({message})")
+
+
+def micros_of(seconds: float | None) -> int | None:
+    """Microseconds, as they are stored."""
+    return None if seconds is None else round(seconds * 1_000_000)
+
+
+class Defaults(NamedTuple):
+    """What a task says of its jobs: resolved once, stored with each of them. Microseconds."""
+
+    queue: str
+    max_attempts: int
+    max_losses: int
+    timeout: int | None
+    grace: int
+    keep: int | None
 
 
 class CallOptions(TypedDict, total=False):

@@ -31,7 +31,16 @@ from typing import (
 
 from benbi.codec import Signature, compile_signature
 from benbi.errors import TaskDefinitionError
-from benbi.options import CallOptions, Duration, Options, Tool, checked_queue, seconds_of
+from benbi.options import (
+    CallOptions,
+    Defaults,
+    Duration,
+    Options,
+    Tool,
+    checked_queue,
+    micros_of,
+    seconds_of,
+)
 from benbi.retry import Retry
 
 if TYPE_CHECKING:
@@ -140,6 +149,14 @@ class Task(Generic[P, R]):
         self.aliases: tuple[str, ...] = self._aliases(settings.get("aliases", ()))
         self.max_losses: int = self._max_losses(settings.get("max_losses", 3))
         self.exclusive: bool = bool(settings.get("exclusive", False))
+        self.defaults = Defaults(
+            queue=self.queue,
+            max_attempts=self.retry.attempts,
+            max_losses=self.max_losses,
+            timeout=micros_of(self.timeout),
+            grace=micros_of(self.grace) or 0,
+            keep=micros_of(self.keep),
+        )
         self.signature: Signature = compile_signature(fn, name=self.name)
         functools.update_wrapper(cast("Any", self), fn, updated=())
 

@@ -54,7 +54,7 @@ def test_threads_that_read_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     with write_lock(tmp_path / "jobs.db"):
         writer = threading.Thread(target=work.enqueue_sync)
         writer.start()
-        wait_until(lambda: app.store.stalled() is not None)
+        wait_until(app.store._batcher._serving.locked)
         readers = [threading.Thread(target=read) for _ in range(8)]
         for reader in readers:
             reader.start()

@@ -78,18 +78,17 @@ FAULTS = [
     Fault(
         "events outside the transaction",
         "store/store.py",
-        '        with self._transaction("enqueue") as tx:\n'
-        "            return lifecycle.enqueue(tx, groups)\n",
+        '        return self._commit("enqueue", lifecycle.enqueue, groups)\n',
         "        late = []\n"
-        '        with self._transaction("enqueue") as tx:\n'
+        "        def without_events(tx):\n"
         "            rows = tx.rows\n"
         "            tx.rows = lambda name, /, **values: (\n"
         '                late.append(values) or [] if name == "created" else rows(name, **values)\n'
         "            )\n"
-        "            outcomes = lifecycle.enqueue(tx, groups)\n"
-        '        with self._transaction("events") as tx:\n'
-        "            for values in late:\n"
-        '                tx.rows("created", **values)\n'
+        "            return lifecycle.enqueue(tx, groups)\n"
+        '        outcomes = self._commit("enqueue", without_events)\n'
+        "        for values in late:\n"
+        '            self._commit("events", lambda tx: tx.rows("created", **values))\n'
         "        return outcomes\n",
         "tests/engine/test_durability.py::test_no_commit_shows_a_change_without_its_event",
     ),
@@ -267,15 +266,14 @@ FAULTS = [
     Fault(
         "key checked before the insert",
         "store/store.py",
-        '        with self._transaction("enqueue") as tx:\n'
-        "            return lifecycle.enqueue(tx, groups)\n",
-        '        with self._transaction("check") as tx:\n'
-        "            there = [\n"
+        '        return self._commit("enqueue", lifecycle.enqueue, groups)\n',
+        "        def known(tx):\n"
+        "            return [\n"
         '                [tx.rows("keyed", owner=j.owner, task=j.task, key=j.key) for j in group]\n'
         "                for group in groups\n"
         "            ]\n"
-        '        with self._transaction("enqueue") as tx:\n'
-        "            lifecycle.enqueue(tx, groups)\n"
+        '        there = self._commit("check", known)\n'
+        '        self._commit("enqueue", lifecycle.enqueue, groups)\n'
         "        return [\n"
         "            [found[0][0] if found else job.id for job, found in zip(group, known)]\n"
         "            for group, known in zip(groups, there)\n"
@@ -343,8 +341,9 @@ FAULTS = [
     Fault(
         "a hint is given before the commit",
         "store/store.py",
-        "            yield tx\n",
-        "            yield tx\n            for hint in self.on_commit:\n                hint()\n",
+        "            outcome = move(tx, *args, **kwargs)\n",
+        "            outcome = move(tx, *args, **kwargs)\n"
+        "            for hint in self.on_commit:\n                hint()\n",
         "tests/engine/test_durability.py::test_a_hint_is_given_only_after_the_commit",
     ),
     Fault(

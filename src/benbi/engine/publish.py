@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from benbi.engine.enqueue import Defaults
 from benbi.store import workers
 from benbi.store.database import Transaction
 from benbi.task import Task
@@ -30,6 +29,6 @@ def entry_of(name: str, task: Task[Any, Any]) -> dict[str, Any]:
         "arguments_schema": json.dumps(task.signature.arguments_schema),
         "result_schema": json.dumps(task.signature.result.schema),
         "tool": json.dumps(asdict(task.tool)) if offered and task.tool is not None else None,
-        "defaults": json.dumps(Defaults.of_task(task).as_json()),
+        "defaults": json.dumps(task.defaults._asdict()),
         "code_version": task.code_version,
     }

@@ -46,10 +46,11 @@ class Ticket:
     """One item under way, waited for by a loop, by a thread, or by nobody."""
 
     __slots__ = (
-        "_done",
+        "_called",
         "_future",
         "_outcome",
         "_then",
+        "done",
         "item",
         "loop",
         "size",
@@ -68,19 +69,21 @@ class Ticket:
         self.loop = loop
         self.withdrawn = False
         self._then = then
+        self.done = False
         self._outcome: Outcome = None
-        self._done = threading.Event() if loop is None and then is None else None
         self._future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
-
-    @property
-    def done(self) -> bool:
-        """True once a thread's ticket has its outcome."""
-        return self._done is not None and self._done.is_set()
+        # Held until a thread that waits is called. Most threads find their item done.
+        self._called: threading.Lock | None = None
 
     def result(self) -> Any:
         """Blocks the thread, then returns the outcome or raises it."""
-        assert self._done is not None
-        self._done.wait()
+        if not self.done:
+            called = threading.Lock()
+            called.acquire()
+            self._called = called
+            # Looked at again: settle may have come in between, and looks at the lock last.
+            if not self.done:
+                called.acquire()
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         return self._outcome
@@ -93,8 +96,10 @@ class Ticket:
     def settle(self, outcome: Outcome) -> None:
         """Keeps the outcome and tells whoever waits outside a loop."""
         self._outcome = outcome
-        if self._done is not None:
-            self._done.set()
+        self.done = True
+        called, self._called = self._called, None
+        if called is not None:
+            called.release()
         elif self._then is not None:
             try:
                 self._then(outcome)
@@ -133,7 +138,8 @@ class Batcher:
         self._busy_seconds = busy_seconds
         self._items = 0
         self._bytes = 0
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         # Held by whoever serves: the server's thread, or a caller in its place.
         self._serving = threading.Lock()
         self._room: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -148,23 +154,37 @@ class Batcher:
         wake for a caller that would only wait.
         """
         ticket = Ticket(item, size)
-        with self._changed:
-            while self._full(size):
-                self._changed.wait()
-            self._append(lane, ticket)
         try:
-            if self._serving.acquire(blocking=False):
-                try:
-                    while not ticket.done:
-                        self._round()
-                finally:
-                    self._serving.release()
+            if not self._served_at_once(lane, ticket):
+                with self._lock:
+                    while self._full(size):
+                        self._changed.wait()
+                    self._append(lane, ticket)
+                if self._serving.acquire(blocking=False):
+                    try:
+                        while not ticket.done:
+                            self._round()
+                    finally:
+                        self._serving.release()
         finally:
             # Also where Ctrl-C ended this caller: what is queued has other callers.
-            with self._changed:
-                if self._items:
+            if self._items:
+                with self._lock:
                     self._wake_server()
         return ticket.result()
+
+    def _served_at_once(self, lane: str, ticket: Ticket) -> bool:
+        """Where nobody waits, an item needs no queue."""
+        if not self._serving.acquire(blocking=False):
+            return False
+        try:
+            if self._items or self._closed:
+                return False
+            (outcome,) = self._attempt(self._lanes[lane], [ticket.item])
+            ticket.settle(outcome)
+            return True
+        finally:
+            self._serving.release()
 
     async def put(self, lane: str, item: Any, size: int = 0) -> Any:
         """Queues an item from a loop, waiting for room, and returns its outcome.
@@ -184,7 +204,7 @@ class Batcher:
 
     def post(self, lane: str, ticket: Ticket) -> Ticket:
         """Queues at once, beyond the bound: for a claim's own writes, whose order must stay."""
-        with self._changed:
+        with self._lock:
             self._queue(lane, ticket)
         return ticket
 
@@ -193,12 +213,12 @@ class Batcher:
 
         However long the queue is: a backlog that is worked off is not stalled.
         """
-        with self._changed:
+        with self._lock:
             return time.monotonic() - self._progress_at if self._items else None
 
     def close(self) -> None:
         """Serves what is queued, then ends the thread."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
             thread = self._thread
@@ -220,7 +240,7 @@ class Batcher:
     ) -> asyncio.Future[None] | None:
         """Queues the ticket, or gives what to wait for: noted in the same breath as the look,
         so that no room that is made in between goes untold."""
-        with self._changed:
+        with self._lock:
             if not self._full(ticket.size):
                 self._queue(lane, ticket)
                 return None
@@ -251,7 +271,7 @@ class Batcher:
 
     def _serve(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._items:
                     if self._closed:
                         return
@@ -262,22 +282,23 @@ class Batcher:
     def _round(self) -> None:
         """One batch of each lane that has something, in the order of the lanes."""
         for lane in self._lanes.values():
-            batch = self._take(lane)
-            if batch:
+            if lane.waiting:
+                batch, size = self._take(lane)
                 try:
                     self._run(lane, batch)
                 except BaseException:
                     # Ctrl-C in a caller that serves. The others' items are in the batch as well,
                     # and every one of them can be repeated.
-                    with self._changed:
+                    with self._lock:
                         lane.waiting.extendleft(reversed(batch))
                     raise
-                self._leave(batch)
+                self._leave(len(batch), size)
 
-    def _take(self, lane: Lane) -> list[Ticket]:
+    def _take(self, lane: Lane) -> tuple[list[Ticket], int]:
+        """The next batch, which has at least one item, and its bytes."""
         batch: list[Ticket] = []
         size = 0
-        with self._changed:
+        with self._lock:
             while lane.waiting and len(batch) < lane.most_items:
                 head = lane.waiting[0]
                 if batch and size + head.size > lane.most_bytes:
@@ -285,7 +306,7 @@ class Batcher:
                 lane.waiting.popleft()
                 size += head.size
                 batch.append(head)
-        return batch
+        return batch, size
 
     def _run(self, lane: Lane, batch: list[Ticket]) -> None:
         taken = [ticket for ticket in batch if not ticket.withdrawn]
@@ -315,11 +336,11 @@ class Batcher:
                     *self._attempt(lane, items[half:]),
                 ]
 
-    def _leave(self, batch: list[Ticket]) -> None:
-        with self._changed:
+    def _leave(self, items: int, size: int) -> None:
+        with self._lock:
             self._progress_at = time.monotonic()
-            self._items -= len(batch)
-            self._bytes -= sum(ticket.size for ticket in batch)
+            self._items -= items
+            self._bytes -= size
             room, self._room = self._room, []
             self._changed.notify_all()
         for loop, waiter in room:

@@ -80,8 +80,8 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
     A job whose id is there already is the repetition of an unknown commit; one whose key is
     there is the existing job, or IdempotencyConflict for its group's caller.
     """
-    ((before,),) = tx.rows("newest_job")
     outcomes: list[list[bytes] | Exception] = []
+    stored: list[tuple[int, NewJob]] = []
     plain: list[NewJob] = []
     for group in groups:
         if all(job.arguments_hash is None for job in group):
@@ -89,27 +89,28 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
             outcomes.append([job.id for job in group])
             continue
         try:
-            outcomes.append([_insert_comparable(tx, job) for job in group])
+            outcomes.append([_insert_comparable(tx, job, stored) for job in group])
         except IdempotencyConflict as conflict:
             if len(group) > 1:
                 raise
             outcomes.append(conflict)
-    tx.many("enqueue", (_enqueue_values(job, tx.now) for job in plain))
-    numbers: dict[bytes, int] = dict(tx.rows("newcomers", before=before))
-    tx.rows("created", before=before, now=tx.now)
-    tx.many(
-        "arguments",
-        (
-            (numbers[job.id], job.arguments)
-            for group in groups
-            for job in group
-            if job.id in numbers and job.arguments != "{}"
-        ),
-    )
+    stored += _insert(tx, plain)
+    if stored:
+        tx.rows("created", first=stored[0][0], now=tx.now)
+        tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
     return outcomes
 
 
-def _insert_comparable(tx: Transaction, job: NewJob) -> bytes:
+def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
+    """The jobs that were not there already, with their numbers."""
+    numbers = tx.insert("enqueue", [_enqueue_values(job, tx.now) for job in jobs])
+    if len(numbers) == len(jobs):
+        return list(zip(numbers, jobs, strict=True))
+    found: dict[bytes, int] = dict(tx.rows("newcomers", first=numbers.start)) if numbers else {}
+    return [(found[job.id], job) for job in jobs if job.id in found]
+
+
+def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, NewJob]]) -> bytes:
     """Stores a job that may be one that is there already: by its key, or as the same call."""
     if job.same_call_within is not None:
         same = tx.rows(
@@ -121,8 +122,9 @@ def _insert_comparable(tx: Transaction, job: NewJob) -> bytes:
         )
         if same:
             return same[0][0]
-    tx.many("enqueue", [_enqueue_values(job, tx.now)])
-    return job.id if tx.rows("existing", id=job.id) else _keyed(tx, job)
+    inserted = _insert(tx, [job])
+    stored += inserted
+    return job.id if inserted or tx.rows("existing", id=job.id) else _keyed(tx, job)
 
 
 def _enqueue_values(job: NewJob, now: int) -> tuple[Any, ...]:

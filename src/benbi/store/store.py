@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -109,7 +109,7 @@ class Store:
         self, move: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """The same from a thread."""
-        self.open()
+        self._open_now()
         return self._batcher.put_sync(_lane_of(move), (move, args, kwargs))
 
     # Enqueues and fenced writes, many to a transaction.
@@ -121,7 +121,7 @@ class Store:
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[bytes]:
         """The same from a thread."""
-        self.open()
+        self._open_now()
         return self._batcher.put_sync(_lane(jobs), jobs, _size(jobs))
 
     def record(self, write: Write, size: int, loop: asyncio.AbstractEventLoop | None) -> Ticket:
@@ -161,7 +161,7 @@ class Store:
         self, view: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Runs a view in this thread."""
-        self.open()
+        self._open_now()
         with self._reader() as session, session.read() as transaction:
             return view(transaction, *args, **kwargs)
 
@@ -180,6 +180,10 @@ class Store:
             if not keep:
                 session.close()
 
+    def _open_now(self) -> None:
+        if self._closed or self._writer is None:
+            self.open()
+
     async def _opened(self) -> None:
         if self._closed:
             raise StoreError("the app is closed")
@@ -188,32 +192,36 @@ class Store:
 
     # What the writer's thread runs.
 
-    @contextmanager
-    def _transaction(self, name: str) -> Generator[Transaction]:
+    def _commit(
+        self,
+        name: str,
+        move: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs a move in a transaction; ``name`` is that of its crash points."""
         assert self._writer is not None
         with self._writer.write() as tx:
-            yield tx
+            outcome = move(tx, *args, **kwargs)
             if self._crash is not None:
                 self._crash(f"before:{name}.commit")
         if self._crash is not None:
             self._crash(f"after:{name}.commit")
         for hint in self.on_commit:
             hint()
+        return outcome
 
     def _write_batch(self, writes: list[Write]) -> Sequence[Accepted | ClaimLost]:
         finishes = any(write.decision is not None for write in writes)
-        with self._transaction("finish" if finishes else "write") as tx:
-            return lifecycle.write(tx, writes)
+        return self._commit("finish" if finishes else "write", lifecycle.write, writes)
 
     def _enqueue_batch(self, groups: list[Sequence[NewJob]]) -> Sequence[list[bytes] | Exception]:
-        with self._transaction("enqueue") as tx:
-            return lifecycle.enqueue(tx, groups)
+        return self._commit("enqueue", lifecycle.enqueue, groups)
 
     def _move_batch(self, moves: list[Any]) -> Sequence[Any]:
         # The lane takes one at a time: a move that fails must not touch another.
         ((move, args, kwargs),) = moves
-        with self._transaction(move.__name__.strip("_")) as tx:
-            return [move(tx, *args, **kwargs)]
+        return [self._commit(move.__name__.strip("_"), move, *args, **kwargs)]
 
 
 # What a worker lives by: a thousand cancels at once must not keep it from its next claim.
@@ -225,8 +233,10 @@ def _lane_of(move: Callable[..., Any]) -> str:
 
 
 def _lane(jobs: Sequence[NewJob]) -> str:
-    keyed = any(job.key is not None or job.same_call_within is not None for job in jobs)
-    return "keyed" if keyed else "enqueue"
+    for job in jobs:
+        if job.key is not None or job.same_call_within is not None:
+            return "keyed"
+    return "enqueue"
 
 
 def _size(jobs: Sequence[NewJob]) -> int:

@@ -8,28 +8,27 @@
 INSERT INTO benbi_jobs (
     id, task, queue, owner, rank, state, run_at, max_attempts, max_losses, timeout, grace, keep,
     created_at, expires_at, key, arguments_hash, last_seq)
-SELECT :id, :task, :queue, :owner, :rank,
+VALUES (:id, :task, :queue, :owner, :rank,
        CASE WHEN coalesce(:run_at, :now + coalesce(:delay, 0)) <= :now THEN 'pending' ELSE 'scheduled' END,
        coalesce(:run_at, :now + coalesce(:delay, 0)),
        :max_attempts, :max_losses, :timeout, :grace, :keep,
-       :now, :now + :expires_in, :key, :arguments_hash, 1
-WHERE true
+       :now, :now + :expires_in, :key, :arguments_hash, 1)
 ON CONFLICT DO NOTHING;
 
 -- name: take_write_lock
 -- Deletes nothing. Differs: only SQLite has transactions that begin with their first statement.
 DELETE FROM benbi_limits WHERE name = 'take_write_lock';
 
--- name: newest_job
-SELECT coalesce(max(n), 0) FROM benbi_jobs;
+-- name: last_number
+-- Writers are serial, and n only grows: rows that one statement inserts follow each other.
+SELECT last_insert_rowid();
 
 -- name: newcomers
--- What this transaction inserted: writers are serial, and n only grows.
-SELECT id, n FROM benbi_jobs WHERE n > :before;
+SELECT id, n FROM benbi_jobs WHERE n >= :first;
 
 -- name: created
 INSERT INTO benbi_events (job_n, seq, type, reason, attempt, at, data)
-SELECT n, 1, 'created', NULL, 0, :now, NULL FROM benbi_jobs WHERE n > :before ORDER BY n;
+SELECT n, 1, 'created', NULL, 0, :now, NULL FROM benbi_jobs WHERE n >= :first ORDER BY n;
 
 -- name: arguments
 INSERT INTO benbi_arguments (n, body) VALUES (:n, :body);
