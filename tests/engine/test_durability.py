@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,9 +163,15 @@ class Listening(Store):
         super().__init__(database)
         self.heard: list[Write] = []
 
-    def record(self, write: Write, size: int, loop: asyncio.AbstractEventLoop | None) -> Ticket:
+    def record(
+        self,
+        write: Write,
+        size: int,
+        loop: asyncio.AbstractEventLoop | None,
+        then: Callable[[Any], None] | None = None,
+    ) -> Ticket:
         self.heard.append(write)
-        return super().record(write, size, loop)
+        return super().record(write, size, loop, then)
 
 
 async def test_a_claim_comes_to_exactly_one_outcome(path: Path) -> None:
@@ -182,12 +189,14 @@ async def test_a_claim_comes_to_exactly_one_outcome(path: Path) -> None:
         interrupt=lambda n, reason: None,
     )
     store.open()
-    journal = Journal()
-    states = await asyncio.gather(
-        journal.finish(attempt, Completed("1"), Retry()),
-        journal.finish(attempt, Released("drain"), Retry()),
-    )
-    assert states == ["completed", None]
+    states: list[str | None] = []
+    journal = Journal(asyncio.get_running_loop(), lambda _, state: states.append(state))
+    journal.finish(attempt, Completed("1"), Retry())
+    journal.finish(attempt, Released("drain"), Retry())
+    await wait_until_async(lambda: states)
+    store.close()
+    await asyncio.sleep(0)
+    assert states == ["completed"]
     assert [write.decision.state for write in store.heard if write.decision] == ["completed"]
     store.close()
     rig.store.close()

@@ -322,12 +322,9 @@ FAULTS = [
     Fault(
         "a slot is freed before its finish",
         "engine/slots.py",
-        "        await self._journal.finish(running.attempt, outcome, running.work.retry)\n"
-        "        self._running.pop(running.attempt.claim.fence, None)\n"
-        "        self._on_free()\n",
-        "        self._running.pop(running.attempt.claim.fence, None)\n"
-        "        self._on_free()\n"
-        "        await self._journal.finish(running.attempt, outcome, running.work.retry)\n",
+        "        self._journal.finish(running.attempt, outcome, running.work.retry)\n",
+        "        self._free(running.attempt, None)\n"
+        "        self._journal.finish(running.attempt, outcome, running.work.retry)\n",
         "tests/engine/test_durability.py::test_a_slot_is_free_only_after_the_finish_is_durable",
     ),
     Fault(

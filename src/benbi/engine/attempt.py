@@ -10,7 +10,7 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benbi.engine.uses import Identity, Uses, current_step
@@ -37,8 +37,33 @@ STAGE_SECONDS = 0.25
 class Attempt:
     """What one claim may still do, and what it has told so far.
 
-    Made by the worker; given to the task as its Context.
+    Made by the worker; given to the task as its Context. What most attempts never use stands on
+    the class until it is set: thousands are made each second.
     """
+
+    # The asyncio task that runs it; body: the same while an async body runs, which only then
+    # may be canceled.
+    task: asyncio.Task[None] | None = None
+    body: asyncio.Task[None] | None = None
+    _stop: str | None = None
+    # Made by the first thread that waits for it.
+    _stopped: threading.Event | None = None
+    _uses: Uses | None = None
+    _number = 0
+    _ended = False
+    # Suspension: what to ask, what to record with it, how long to wait.
+    _asked: tuple[Asked, ...] = ()
+    _suspending_steps: tuple[StepRecord, ...] = ()
+    _wake_in: float | None = None
+    _snooze: Snoozed | None = None
+    _suspended_within: Identity | None = None
+    # Telling: progress waits here for the next write or the next second.
+    _events: tuple[Told, ...] = ()
+    _snapshot: tuple[float, float | None, str] | None = None
+    _told: tuple[float, float | None, str] | None = None
+    _told_at = 0.0
+    _flush_planned = False
+    _partials = 0
 
     def __init__(
         self,
@@ -53,33 +78,19 @@ class Attempt:
         self.claim = claim
         self.recorded = recorded
         self.max_payload = max_payload
-        self.uses = Uses()
-        # The asyncio task of an async body, while the body runs: only then may it be canceled.
-        self.body: asyncio.Task[Any] | None = None
-        self._stop: str | None = None
-        # Made by the first thread that waits for it: most attempts never do.
-        self._stopped: threading.Event | None = None
         self.branches: set[asyncio.Task[Any]] = set()
         self.steps_under_way: set[asyncio.Task[Any]] = set()
         self._store = store
         self._loop = loop
         self._interrupt = interrupt
         self._lock = threading.Lock()
-        self._number = 0
-        self._ended = False
-        # Suspension: what to ask, what to record with it, how long to wait.
-        self._asked: list[Asked] = []
-        self._suspending_steps: list[StepRecord] = []
-        self._wake_in: float | None = None
-        self._snooze: Snoozed | None = None
-        self._suspended_within: Identity | None = None
-        # Telling: progress waits here for the next write or the next second.
-        self._events: list[Told] = []
-        self._snapshot: tuple[float, float | None, str] | None = None
-        self._told: tuple[float, float | None, str] | None = None
-        self._told_at = 0.0
-        self._flush_planned = False
-        self._partials = 0
+
+    @property
+    def uses(self) -> Uses:
+        """Which uses of names this attempt has made."""
+        with self._lock:
+            self._uses = self._uses or Uses()
+            return self._uses
 
     # Ending.
 
@@ -119,12 +130,11 @@ class Attempt:
     @property
     def suspended(self) -> Suspended | Snoozed | None:
         """How the attempt was suspended, whatever the body made of it afterwards."""
-        with self._lock:
-            if self._asked:
-                return Suspended(asks=True)
-            if self._snooze is not None:
-                return self._snooze
-            return None if self._wake_in is None else Suspended(asks=False, wake_in=self._wake_in)
+        if self._asked:
+            return Suspended(asks=True)
+        if self._snooze is not None:
+            return self._snooze
+        return None if self._wake_in is None else Suspended(asks=False, wake_in=self._wake_in)
 
     def check(self) -> None:
         """Raises where the body must not go on: Suspend, or Abandon after a stop."""
@@ -140,8 +150,8 @@ class Attempt:
     def write(
         self,
         *,
-        events: list[Told] | None = None,
-        steps: list[StepRecord] | None = None,
+        events: Sequence[Told] = (),
+        steps: Sequence[StepRecord] = (),
         loop: asyncio.AbstractEventLoop | None = None,
         size: int = 0,
     ) -> Ticket:
@@ -155,20 +165,22 @@ class Attempt:
     def final_write(self, decision: Decision) -> Write:
         """The finish; it carries whatever progress is still pending."""
         with self._lock:
-            write = self._next(None, list(self._suspending_steps))
-            write.questions = list(self._asked)
+            write = self._next(steps=self._suspending_steps)
+            write.questions = self._asked
             write.decision = decision
             return write
 
-    def hand_in(self, finish: Write, loop: asyncio.AbstractEventLoop) -> Ticket:
+    def hand_in(
+        self, finish: Write, loop: asyncio.AbstractEventLoop, then: Callable[[Any], None]
+    ) -> None:
         """Queues the finish; the same one again until the store has spoken."""
         assert finish.decision is not None
-        return self._store.record(finish, len(finish.decision.result or ""), loop)
+        self._store.record(finish, len(finish.decision.result or ""), loop, then)
 
-    def _next(self, events: list[Told] | None, steps: list[StepRecord] | None) -> Write:
+    def _next(self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = ()) -> Write:
         self._number += 1
-        write = Write(self.claim, self._number, self._events + (events or []), steps or [], [])
-        write.progress, self._events, self._snapshot = self._snapshot, [], None
+        write = Write(self.claim, self._number, (*self._events, *events), steps)
+        write.progress, self._events, self._snapshot = self._snapshot, (), None
         return write
 
     def hear(self, outcome: Any) -> None:
@@ -200,7 +212,7 @@ class Attempt:
                 return
             self._snapshot = report
             if self._worth_an_event(report):
-                self._events.append(Told("progress", None, text))
+                self._events += (Told("progress", None, text),)
                 self._told, self._told_at = report, time.monotonic()
                 delay = 0.0
             else:
@@ -233,7 +245,7 @@ class Attempt:
             self._flush_planned = False
             if self._ended or self.stop or (not self._events and self._snapshot is None):
                 return
-            self._store.post(self._next(None, None), self.hear)
+            self._store.post(self._next(), self.hear)
 
     def partial_is_new(self, text: str) -> bool:
         """False where replay says again what stands in the log at this place."""
@@ -292,9 +304,9 @@ class Attempt:
         """Notes why the job waits, then raises Suspend. From then on the Context is closed."""
         with self._lock:
             if asked is not None and all(known.key != asked.key for known in self._asked):
-                self._asked.append(asked)
+                self._asked += (asked,)
             if step is not None:
-                self._suspending_steps.append(step)
+                self._suspending_steps += (step,)
             if wake_in is not None:
                 self._wake_in = wake_in if self._wake_in is None else min(self._wake_in, wake_in)
             if snooze is not None:
@@ -318,8 +330,7 @@ class Attempt:
     def forget_suspension(self) -> None:
         """The database refuses what was to be recorded with it: the finish goes without."""
         with self._lock:
-            self._asked.clear()
-            self._suspending_steps.clear()
+            self._asked = self._suspending_steps = ()
 
     def answer_to(self, key: str, fingerprint: bytes, on_change: str = "fail") -> str | None:
         """The recorded answer; None while the question is open or was never asked."""

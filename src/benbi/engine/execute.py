@@ -65,7 +65,7 @@ async def _body(attempt: Attempt, task: Runnable, context: Any, threads: Threads
     arguments: dict[str, Any] = signature.decode(attempt.claim.arguments)
     given = (context,) if signature.takes_context else ()
     if signature.is_async:
-        attempt.body = asyncio.current_task()
+        attempt.body = attempt.task
         try:
             return await task.fn(*given, **arguments)
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 from benbi.engine.attempt import Attempt
@@ -31,14 +31,13 @@ STORE_SECONDS = 1.0
 
 
 class Running:
-    """One claim under way: its attempt, the asyncio task that runs it, its timers."""
+    """One claim under way: its attempt, the task whose code it runs, its timers."""
 
-    __slots__ = ("attempt", "task", "timers", "work")
+    __slots__ = ("attempt", "timers", "work")
 
     def __init__(self, attempt: Attempt, work: Any) -> None:
         self.attempt = attempt
         self.work = work
-        self.task: asyncio.Task[None] | None = None
         self.timers: list[asyncio.TimerHandle] = []
 
 
@@ -64,12 +63,14 @@ class Slots:
         self._max_payload = max_payload
         self._context_for = context_for
         self._on_free = on_free
-        self._journal = Journal()
+        self._journal = Journal(self._loop, self._free)
         # By fence: an earlier body of the same job may not have ended yet.
         self._running: dict[tuple[int, int], Running] = {}
         # Claims on which memory and database differed at the last beat: two times is once too many.
         self._missing: set[tuple[int, int]] = set()
         self._strange: set[tuple[int, int]] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     @property
     def free(self) -> int:
@@ -97,8 +98,8 @@ class Slots:
         )
         running = Running(attempt, self._tasks[claim.task])
         self._running[claim.fence] = running
-        running.task = self._loop.create_task(self.run_one(running))
-        running.task.add_done_callback(partial(self._notice_fault, running))
+        self._empty.clear()
+        attempt.task = self._loop.create_task(self.run_one(running))
 
     async def run_one(self, running: Running) -> None:
         """One job, from claim to finish."""
@@ -112,22 +113,22 @@ class Slots:
         except StoreError as error:
             log.warning("job %s is put off: %s", attempt.claim.job_id, error)
             outcome = Snoozed(STORE_SECONDS, "store")
-        await self._finish(running, outcome)
+        except Exception as fault:
+            # Nothing gets here but what nobody thought of: the job fails, within its budget.
+            log.exception("a fault of benbi in job %s", attempt.claim.job_id)
+            outcome = Failed(_fault(fault))
+        self._finish(running, outcome)
 
-    def _notice_fault(self, running: Running, task: asyncio.Task[None]) -> None:
-        """Nothing gets here but what nobody thought of: the job fails, within its budget."""
-        fault = None if task.cancelled() else task.exception()
-        if fault is None:
-            return
-        log.error("a fault of benbi in job %s", running.attempt.claim.job_id, exc_info=fault)
-        if not running.attempt.ended:
-            running.task = self._loop.create_task(self._finish(running, Failed(_fault(fault))))
-
-    async def _finish(self, running: Running, outcome: Outcome) -> None:
+    def _finish(self, running: Running, outcome: Outcome) -> None:
         for timer in running.timers:
             timer.cancel()
-        await self._journal.finish(running.attempt, outcome, running.work.retry)
-        self._running.pop(running.attempt.claim.fence, None)
+        self._journal.finish(running.attempt, outcome, running.work.retry)
+
+    def _free(self, attempt: Attempt, _: str | None) -> None:
+        """The store has spoken."""
+        self._running.pop(attempt.claim.fence, None)
+        if not self._running:
+            self._empty.set()
         self._on_free()
 
     def _set_timeout(self, running: Running) -> None:
@@ -170,8 +171,7 @@ class Slots:
             "job %s did not stop within its grace and is abandoned; its code may run on",
             running.attempt.claim.job_id,
         )
-        # In place of the body's own task, which may never end.
-        running.task = self._loop.create_task(self._finish(running, outcome))
+        self._finish(running, outcome)
 
     # Reconciliation.
 
@@ -202,10 +202,10 @@ class Slots:
     # Drain.
 
     async def ended(self, seconds: float) -> None:
-        """Returns when every body has ended, or when the time is over."""
-        tasks = {running.task for running in self._running.values() if running.task is not None}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+        """Returns when every body has ended and is recorded, or when the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
 
     def close(self) -> None:
         """What still runs can write nothing any more."""

@@ -43,7 +43,11 @@ class Lane:
 
 
 class Ticket:
-    """One item under way, waited for by a loop, by a thread, or by nobody."""
+    """One item under way, waited for by a loop, by a thread, or by nobody.
+
+    ``then`` is called with its outcome instead: in ``loop``, or without one in the thread that
+    serves.
+    """
 
     __slots__ = (
         "_called",
@@ -71,7 +75,9 @@ class Ticket:
         self._then = then
         self.done = False
         self._outcome: Outcome = None
-        self._future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
+        self._future: asyncio.Future[Any] | None = None
+        if loop is not None and then is None:
+            self._future = loop.create_future()
         # Held until a thread that waits is called. Most threads find their item done.
         self._called: threading.Lock | None = None
 
@@ -100,22 +106,28 @@ class Ticket:
         called, self._called = self._called, None
         if called is not None:
             called.release()
-        elif self._then is not None:
-            try:
-                self._then(outcome)
-            except Exception:
-                # The others of its batch are still to be told.
-                log.exception("who waited for a write failed to hear of it")
+        elif self.loop is None and self._then is not None:
+            self._hear(self._then)
 
     def settle_in_loop(self) -> None:
-        """Tells the waiting coroutine; runs in its loop."""
+        """Tells who waits in a loop; runs in that loop."""
         future = self._future
-        if future is None or future.done():
+        if future is None:
+            if self._then is not None:
+                self._hear(self._then)
+        elif future.done():
             return
-        if isinstance(self._outcome, BaseException):
+        elif isinstance(self._outcome, BaseException):
             future.set_exception(self._outcome)
         else:
             future.set_result(self._outcome)
+
+    def _hear(self, then: Callable[[Outcome], None]) -> None:
+        try:
+            then(self._outcome)
+        except Exception:
+            # The others of its batch are still to be told.
+            log.exception("who waited for a write failed to hear of it")
 
 
 class Batcher:

@@ -60,9 +60,9 @@ class Write:
 
     claim: Claim
     number: int
-    events: list[Told]
-    steps: list[StepRecord]
-    questions: list[Asked]
+    events: Sequence[Told] = ()
+    steps: Sequence[StepRecord] = ()
+    questions: Sequence[Asked] = ()
     progress: tuple[float, float | None, str] | None = None
     decision: Decision | None = None
 
@@ -182,12 +182,11 @@ def claim(tx: Transaction, request: ClaimRequest) -> list[Claim]:
         healthy = _candidates(tx, request, fragile=False)
         chosen = sorted([fragile[0], *healthy])[: request.most]
     order = {n: place for place, (_, _, n, _) in enumerate(chosen)}
-    rows = tx.rows(
-        "claim", worker=request.worker, token=request.token, now=tx.now, ns=as_json(list(order))
-    )
+    ns = as_json(list(order))
+    rows = tx.rows("claim", worker=request.worker, token=request.token, now=tx.now, ns=ns)
     # RETURNING has no order of its own.
     claims = sorted(map(_as_claim, rows), key=lambda made: order[made.n])
-    tx.many("event", ((c.n, c.seq, "started", None, c.attempt, tx.now, None) for c in claims))
+    tx.rows("arrived", ns=ns, now=tx.now)
     return claims
 
 
@@ -260,6 +259,7 @@ def _record(tx: Transaction, item: Write, seq: int) -> None:
 
 def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | ClaimLost]) -> None:
     moved = _moved(tx, items)
+    arrived: list[int] = []
     events: list[tuple[Any, ...]] = []
     results: list[tuple[int, str | None, str | None]] = []
     asking: list[int] = []
@@ -274,7 +274,10 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
         if item.events or item.steps or item.progress is not None:
             _record(tx, item, seq - 1)
         stands = state == decision.state
-        events.append((n, seq, state, reason, attempt, tx.now, decision.data if stands else None))
+        if stands and decision.data is not None:
+            events.append((n, seq, state, reason, attempt, tx.now, decision.data))
+        else:
+            arrived.append(n)
         if stands:
             if decision.result not in (None, "null") or decision.error is not None:
                 results.append((n, decision.result, decision.error))
@@ -282,7 +285,10 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
                 _ask(tx, item.claim, asked)
             asking += [n] if item.questions else []
         outcomes[id(item)] = Accepted(False, state)
-    tx.many("event", events)
+    if arrived:
+        tx.rows("arrived", ns=as_json(arrived), now=tx.now)
+    if events:
+        tx.many("event", events)
     if results:
         tx.many("result", results)
     for n in asking:

@@ -124,12 +124,19 @@ class Store:
         self._open_now()
         return self._batcher.put_sync(_lane(jobs), jobs, _size(jobs))
 
-    def record(self, write: Write, size: int, loop: asyncio.AbstractEventLoop | None) -> Ticket:
+    def record(
+        self,
+        write: Write,
+        size: int,
+        loop: asyncio.AbstractEventLoop | None,
+        then: Callable[[Any], None] | None = None,
+    ) -> Ticket:
         """Queues a claim's write; its ticket gives Accepted or raises ClaimLost.
 
-        ``loop``: where the ticket will be awaited; None for a thread.
+        ``loop``: where the ticket will be awaited, or ``then`` called with its outcome; None for
+        a thread.
         """
-        return self._batcher.post("fenced", Ticket(write, size, loop))
+        return self._batcher.post("fenced", Ticket(write, size, loop, then))
 
     def post(self, write: Write, then: Callable[[Any], None]) -> None:
         """Queues a claim's write that nobody waits for; ``then`` gets its outcome, in the

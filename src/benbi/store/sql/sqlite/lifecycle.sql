@@ -37,6 +37,12 @@ INSERT INTO benbi_arguments (n, body) VALUES (:n, :body);
 INSERT INTO benbi_events (job_n, seq, type, reason, attempt, at, data)
 VALUES (:n, :seq, :type, :reason, :attempt, :now, :data);
 
+-- name: arrived
+-- One event for each of these jobs: the state in which it now is.
+INSERT INTO benbi_events (job_n, seq, type, reason, attempt, at, data)
+SELECT n, last_seq, CASE state WHEN 'running' THEN 'started' ELSE state END, reason, attempt, :now, NULL
+FROM benbi_jobs WHERE n IN (SELECT value FROM json_each(:ns));
+
 -- name: existing
 SELECT 1 FROM benbi_jobs WHERE id = :id;
 
