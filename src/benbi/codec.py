@@ -173,6 +173,8 @@ class Signature:
             raise self._invalid(error) from None
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if not kwargs and len(args) == len(self.parameters) == len(self._positional):
+            return dict(zip(self._positional, args, strict=True))
         bound = dict(self._defaults)
         if args:
             taken = self._positional[: len(args)]

@@ -145,6 +145,7 @@ class NewJob(NamedTuple):
     """
 
     id: bytes
+    arguments: str
     task: str
     queue: str
     owner: str
@@ -159,8 +160,12 @@ class NewJob(NamedTuple):
     expires_in: int | None
     key: str | None
     arguments_hash: bytes | None
-    arguments: str
     same_call_within: int | None = None
+
+    @property
+    def likeness(self) -> tuple[Any, ...]:
+        """All but the id and the arguments: jobs that are equal in it are stored as one."""
+        return self[2:]
 
 
 class Claim(NamedTuple):

@@ -94,10 +94,10 @@ class Ticket:
             raise self._outcome
         return self._outcome
 
-    async def outcome(self) -> Any:
-        """Waits in the loop, then returns the outcome or raises it."""
+    def outcome(self) -> asyncio.Future[Any]:
+        """To await in the loop: the outcome, or what it raises."""
         assert self._future is not None
-        return await self._future
+        return self._future
 
     def settle(self, outcome: Outcome) -> None:
         """Keeps the outcome and tells whoever waits outside a loop."""

@@ -26,9 +26,8 @@ class Transaction(Protocol):
         """Runs a statement once for each tuple of values; the rows of each, in that order."""
         ...
 
-    def insert(self, statement: str, values: Sequence[Sequence[Any]]) -> range:
-        """Runs an INSERT once for each tuple of values; the numbers of the rows that came of
-        it, in order. They are fewer than the tuples where a row was there already."""
+    def insert(self, statement: str, /, **values: Any) -> range:
+        """Runs an INSERT once; the numbers of the rows that came of it, in order."""
         ...
 
     def script(self, sql: str) -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -94,7 +97,8 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
             if len(group) > 1:
                 raise
             outcomes.append(conflict)
-    stored += _insert(tx, plain)
+    for _, alike in groupby(plain, attrgetter("likeness")):
+        stored += _insert(tx, list(alike))
     if stored:
         tx.rows("created", first=stored[0][0], now=tx.now)
         tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
@@ -102,8 +106,28 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
 
 
 def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
-    """The jobs that were not there already, with their numbers."""
-    numbers = tx.insert("enqueue", [_enqueue_values(job, tx.now) for job in jobs])
+    """Stores jobs that are alike; those that were not there already, with their numbers."""
+    job = jobs[0]
+    numbers = tx.insert(
+        "enqueue",
+        ids=b"".join([job.id for job in jobs]),
+        places=_places(len(jobs)),
+        now=tx.now,
+        task=job.task,
+        queue=job.queue,
+        owner=job.owner,
+        rank=job.rank,
+        run_at=job.run_at,
+        delay=job.delay,
+        max_attempts=job.max_attempts,
+        max_losses=job.max_losses,
+        timeout=job.timeout,
+        grace=job.grace,
+        keep=job.keep,
+        expires_in=job.expires_in,
+        key=job.key,
+        arguments_hash=job.arguments_hash,
+    )
     if len(numbers) == len(jobs):
         return list(zip(numbers, jobs, strict=True))
     found: dict[bytes, int] = dict(tx.rows("newcomers", first=numbers.start)) if numbers else {}
@@ -127,25 +151,9 @@ def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, New
     return job.id if inserted or tx.rows("existing", id=job.id) else _keyed(tx, job)
 
 
-def _enqueue_values(job: NewJob, now: int) -> tuple[Any, ...]:
-    return (
-        job.id,
-        job.task,
-        job.queue,
-        job.owner,
-        job.rank,
-        job.run_at,
-        now,
-        job.delay,
-        job.max_attempts,
-        job.max_losses,
-        job.timeout,
-        job.grace,
-        job.keep,
-        job.expires_in,
-        job.key,
-        job.arguments_hash,
-    )
+@cache
+def _places(count: int) -> str:
+    return as_json(list(range(count)))
 
 
 def _keyed(tx: Transaction, job: NewJob) -> bytes:

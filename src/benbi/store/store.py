@@ -116,7 +116,8 @@ class Store:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bytes]:
         """Stores jobs atomically; returns after the durable commit with their ids, in order."""
-        await self._opened()
+        if self._closed or self._writer is None:
+            await self._opened()
         return await self._batcher.put(_lane(jobs), jobs, _size(jobs))
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[bytes]:

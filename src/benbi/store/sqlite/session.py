@@ -52,11 +52,11 @@ class SqliteTransaction:
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         self._cursor.executemany(self._statements[statement].sql, values)
 
-    def insert(self, statement: str, values: Sequence[Sequence[Any]]) -> range:
-        self.many(statement, values)
-        count = self._cursor.rowcount
-        ((last,),) = self.rows("last_number")
-        return range(last - count + 1, last + 1)
+    def insert(self, statement: str, /, **values: Any) -> range:
+        found = self._statements[statement]
+        done = self._cursor.execute(found.sql, found.values(values))
+        last = done.lastrowid or 0
+        return range(last - done.rowcount + 1, last + 1)
 
     def script(self, sql: str) -> None:
         # Not executescript: that would commit first.

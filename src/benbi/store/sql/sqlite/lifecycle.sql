@@ -4,26 +4,27 @@
 -- Where the caller passes many rows, the statement is run once for each of them.
 
 -- name: enqueue
+-- One job for each of :ids (16 bytes each; :places numbers them), alike in all else.
 -- Whose id or key is there already inserts nothing: existing and keyed say which job it is.
+-- Many rows in one statement: run once for each of them it took 11 µs a row, this takes 5.
 INSERT INTO benbi_jobs (
     id, task, queue, owner, rank, state, run_at, max_attempts, max_losses, timeout, grace, keep,
     created_at, expires_at, key, arguments_hash, last_seq)
-VALUES (:id, :task, :queue, :owner, :rank,
+SELECT substr(:ids, 1 + 16 * place.value, 16), :task, :queue, :owner, :rank,
        CASE WHEN coalesce(:run_at, :now + coalesce(:delay, 0)) <= :now THEN 'pending' ELSE 'scheduled' END,
        coalesce(:run_at, :now + coalesce(:delay, 0)),
        :max_attempts, :max_losses, :timeout, :grace, :keep,
-       :now, :now + :expires_in, :key, :arguments_hash, 1)
+       :now, :now + :expires_in, :key, :arguments_hash, 1
+FROM json_each(:places) AS place
+WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: take_write_lock
 -- Deletes nothing. Differs: only SQLite has transactions that begin with their first statement.
 DELETE FROM benbi_limits WHERE name = 'take_write_lock';
 
--- name: last_number
--- Writers are serial, and n only grows: rows that one statement inserts follow each other.
-SELECT last_insert_rowid();
-
 -- name: newcomers
+-- Writers are serial, and n only grows: rows that one statement inserts follow each other.
 SELECT id, n FROM benbi_jobs WHERE n >= :first;
 
 -- name: created
