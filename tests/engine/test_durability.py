@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -163,15 +162,9 @@ class Listening(Store):
         super().__init__(database)
         self.heard: list[Write] = []
 
-    def record(
-        self,
-        write: Write,
-        size: int,
-        loop: asyncio.AbstractEventLoop | None,
-        then: Callable[[Any], None] | None = None,
-    ) -> Ticket:
-        self.heard.append(write)
-        return super().record(write, size, loop, then)
+    def record_many(self, tickets: Sequence[Ticket]) -> None:
+        self.heard += [ticket.item for ticket in tickets]
+        super().record_many(tickets)
 
 
 async def test_a_claim_comes_to_exactly_one_outcome(path: Path) -> None:
@@ -190,7 +183,8 @@ async def test_a_claim_comes_to_exactly_one_outcome(path: Path) -> None:
     )
     store.open()
     states: list[str | None] = []
-    journal = Journal(asyncio.get_running_loop(), lambda _, state: states.append(state))
+    loop = asyncio.get_running_loop()
+    journal = Journal(store, loop, lambda _, state: states.append(state))
     journal.finish(attempt, Completed("1"), Retry())
     journal.finish(attempt, Released("drain"), Retry())
     await wait_until_async(lambda: states)

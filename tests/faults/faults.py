@@ -346,8 +346,8 @@ FAULTS = [
     Fault(
         "a claim comes to several outcomes",
         "engine/attempt.py",
-        "            first, self._ended = not self._ended, True\n",
-        "            first, self._ended = True, True\n",
+        "        first, self._ended = not self._ended, True\n",
+        "        first, self._ended = True, True\n",
         "tests/engine/test_durability.py::test_a_claim_comes_to_exactly_one_outcome",
     ),
     # Replay.

@@ -117,10 +117,9 @@ class Attempt:
         stopped.wait(seconds)
 
     def end(self) -> bool:
-        """True for the first caller only: a claim comes to exactly one outcome."""
-        with self._lock:
-            first, self._ended = not self._ended, True
-            return first
+        """True for the first caller only: a claim comes to exactly one outcome. In the loop."""
+        first, self._ended = not self._ended, True
+        return first
 
     @property
     def ended(self) -> bool:
@@ -170,21 +169,15 @@ class Attempt:
             write.decision = decision
             return write
 
-    def hand_in(
-        self, finish: Write, loop: asyncio.AbstractEventLoop, then: Callable[[Any], None]
-    ) -> None:
-        """Queues the finish; the same one again until the store has spoken."""
-        assert finish.decision is not None
-        self._store.record(finish, len(finish.decision.result or ""), loop, then)
-
     def _next(self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = ()) -> Write:
         self._number += 1
         write = Write(self.claim, self._number, (*self._events, *events), steps)
         write.progress, self._events, self._snapshot = self._snapshot, (), None
         return write
 
-    def hear(self, outcome: Any) -> None:
+    def hear(self, ticket: Ticket) -> None:
         """What the store said to a write that nobody waits for."""
+        outcome = ticket.value
         if isinstance(outcome, ClaimLost):
             call_in_loop(self._loop, self._interrupt, self, "lost")
         elif isinstance(outcome, BaseException):

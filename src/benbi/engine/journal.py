@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
 
 from benbi.engine.attempt import Attempt
 from benbi.engine.patience import pauses
@@ -14,50 +12,75 @@ from benbi.errors import ClaimLost, StoreError
 from benbi.job import ErrorRecord
 from benbi.outcome import Decision, Failed, Outcome, decide
 from benbi.retry import Retry
-from benbi.store.lifecycle import Accepted, Write
+from benbi.store.batcher import Ticket
+from benbi.store.lifecycle import Accepted
+from benbi.store.store import Store
 
 log = logging.getLogger("benbi.worker")
 
 
-class _Finish:
+class Finish(Ticket):
     """One finish under way."""
 
-    __slots__ = ("attempt", "decision", "pauses", "policy", "write")
+    __slots__ = ("attempt", "decision", "pauses", "policy")
 
-    def __init__(self, attempt: Attempt, decision: Decision, policy: Retry) -> None:
+    def __init__(
+        self, journal: Journal, attempt: Attempt, decision: Decision, policy: Retry
+    ) -> None:
+        super().__init__(
+            attempt.final_write(decision),
+            len(decision.result or ""),
+            journal.loop,
+            journal.answered,
+        )
         self.attempt = attempt
+        self.decision = decision
         self.policy = policy
         self.pauses: Iterator[float] | None = None
-        self.decision = decision
-        self.write: Write = attempt.final_write(decision)
 
 
 class Journal:
     """Finishes claims. One outcome for each claim; a second one is dropped.
 
-    ``spoken`` is called in the loop when the store has recorded or refused an attempt's outcome.
-    Nothing awaits a finish: a task and a future for each took a quarter of a drain's time.
+    ``spoken`` is called in the loop when the store has recorded or refused an attempt's outcome,
+    with the state the job arrived in (None: it was lost). Nothing awaits a finish: a task and a
+    future for each took a quarter of a drain's time. What ends in one turn of the loop is handed
+    in together, so that the first of many does not have a transaction of its own.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, spoken: Callable[[Attempt, str | None], None]
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        spoken: Callable[[Attempt, str | None], None],
     ) -> None:
-        self._loop = loop
+        self.loop = loop
+        self._store = store
         self._spoken = spoken
+        self._ended: list[Finish] = []
         self._troubled = False
 
     def finish(self, attempt: Attempt, outcome: Outcome, policy: Retry) -> None:
-        """Records the outcome. ``spoken`` gets the state the job arrived in; None: it was lost."""
+        """Records the outcome."""
         if attempt.end():
-            self._hand_in(_Finish(attempt, self._decided(attempt, outcome, policy), policy))
+            self._queue(Finish(self, attempt, self._decided(attempt, outcome, policy), policy))
 
-    def _hand_in(self, finish: _Finish) -> None:
+    def _queue(self, finish: Finish) -> None:
+        if not self._ended:
+            self.loop.call_soon(self._hand_in)
+        self._ended.append(finish)
+
+    def _hand_in(self) -> None:
+        finishes, self._ended = self._ended, []
         try:
-            finish.attempt.hand_in(finish.write, self._loop, partial(self._answered, finish))
+            self._store.record_many(finishes)
         except StoreError as error:
-            self._answered(finish, error)
+            for finish in finishes:
+                self._try_again(finish, error)
 
-    def _answered(self, finish: _Finish, answer: Any) -> None:
+    def answered(self, finish: Finish) -> None:
+        """The store has spoken, or was not able to."""
+        answer = finish.value
         if isinstance(answer, Accepted):
             if self._troubled:
                 log.info("finishes are stored again")
@@ -67,14 +90,17 @@ class Journal:
             log.info("%s; its outcome (%s) was refused", answer, finish.decision.state)
             self._spoken(finish.attempt, None)
         elif isinstance(answer, StoreError):
-            # The disk is full, or the database away: said once, tried until it is over.
-            if not self._troubled:
-                log.error("finishes can not be stored, trying again: %s", answer)
-            self._troubled = True
-            finish.pauses = finish.pauses or pauses()
-            self._loop.call_later(next(finish.pauses), self._hand_in, finish)
+            self._try_again(finish, answer)
         else:
-            self._hand_in(self._unstorable(finish, answer))
+            self._queue(self._unstorable(finish, answer))
+
+    def _try_again(self, finish: Finish, error: StoreError) -> None:
+        """The disk is full, or the database away: said once, tried until it is over."""
+        if not self._troubled:
+            log.error("finishes can not be stored, trying again: %s", error)
+        self._troubled = True
+        finish.pauses = finish.pauses or pauses()
+        self.loop.call_later(next(finish.pauses), self._queue, finish)
 
     def _decided(self, attempt: Attempt, outcome: Outcome, policy: Retry) -> Decision:
         try:
@@ -83,12 +109,12 @@ class Journal:
             # The attempt has ended already: from here on nothing may keep its end from being told.
             return self._failed(attempt, error, policy)
 
-    def _unstorable(self, finish: _Finish, error: Exception) -> _Finish:
+    def _unstorable(self, finish: Finish, error: Exception) -> Finish:
         """The database refuses what the job brought: the job fails, with that as its reason."""
         if finish.decision.reason == "unstorable":
             raise error
         decision = self._failed(finish.attempt, error, finish.policy)
-        return _Finish(finish.attempt, decision, finish.policy)
+        return Finish(self, finish.attempt, decision, finish.policy)
 
     def _failed(self, attempt: Attempt, error: Exception, policy: Retry) -> Decision:
         attempt.forget_suspension()

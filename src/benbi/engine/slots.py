@@ -63,7 +63,7 @@ class Slots:
         self._max_payload = max_payload
         self._context_for = context_for
         self._on_free = on_free
-        self._journal = Journal(self._loop, self._free)
+        self._journal = Journal(store, self._loop, self._free)
         # By fence: an earlier body of the same job may not have ended yet.
         self._running: dict[tuple[int, int], Running] = {}
         # Claims on which memory and database differed at the last beat: two times is once too many.
@@ -108,7 +108,9 @@ class Slots:
             if attempt.claim.attempt > attempt.claim.first_attempt:
                 attempt.recorded = await self._store.read(recorded, attempt.claim)
             self._set_timeout(running)
-            context = self._context_for(task, attempt, self.threads)
+            context = None
+            if task.signature.takes_context:
+                context = self._context_for(task, attempt, self.threads)
             outcome = await execute(attempt, task, context, self.threads)
         except StoreError as error:
             log.warning("job %s is put off: %s", attempt.claim.job_id, error)

@@ -45,19 +45,19 @@ class Lane:
 class Ticket:
     """One item under way, waited for by a loop, by a thread, or by nobody.
 
-    ``then`` is called with its outcome instead: in ``loop``, or without one in the thread that
-    serves.
+    ``value`` is its outcome, once it is ``done``. ``then`` is called with the ticket instead of
+    somebody waiting: in ``loop``, or without one in the thread that serves.
     """
 
     __slots__ = (
         "_called",
         "_future",
-        "_outcome",
         "_then",
         "done",
         "item",
         "loop",
         "size",
+        "value",
         "withdrawn",
     )
 
@@ -66,7 +66,7 @@ class Ticket:
         item: Any,
         size: int,
         loop: asyncio.AbstractEventLoop | None = None,
-        then: Callable[[Outcome], None] | None = None,
+        then: Callable[[Any], None] | None = None,
     ) -> None:
         self.item = item
         self.size = size
@@ -74,7 +74,7 @@ class Ticket:
         self.withdrawn = False
         self._then = then
         self.done = False
-        self._outcome: Outcome = None
+        self.value: Outcome = None
         self._future: asyncio.Future[Any] | None = None
         if loop is not None and then is None:
             self._future = loop.create_future()
@@ -90,9 +90,9 @@ class Ticket:
             # Looked at again: settle may have come in between, and looks at the lock last.
             if not self.done:
                 called.acquire()
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return self._outcome
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
 
     def outcome(self) -> asyncio.Future[Any]:
         """To await in the loop: the outcome, or what it raises."""
@@ -101,30 +101,29 @@ class Ticket:
 
     def settle(self, outcome: Outcome) -> None:
         """Keeps the outcome and tells whoever waits outside a loop."""
-        self._outcome = outcome
+        self.value = outcome
         self.done = True
         called, self._called = self._called, None
         if called is not None:
             called.release()
         elif self.loop is None and self._then is not None:
-            self._hear(self._then)
+            self._tell(self._then)
 
     def settle_in_loop(self) -> None:
         """Tells who waits in a loop; runs in that loop."""
         future = self._future
-        if future is None:
-            if self._then is not None:
-                self._hear(self._then)
-        elif future.done():
+        if self._then is not None:
+            self._tell(self._then)
+        elif future is None or future.done():
             return
-        elif isinstance(self._outcome, BaseException):
-            future.set_exception(self._outcome)
+        elif isinstance(self.value, BaseException):
+            future.set_exception(self.value)
         else:
-            future.set_result(self._outcome)
+            future.set_result(self.value)
 
-    def _hear(self, then: Callable[[Outcome], None]) -> None:
+    def _tell(self, then: Callable[[Any], None]) -> None:
         try:
-            then(self._outcome)
+            then(self)
         except Exception:
             # The others of its batch are still to be told.
             log.exception("who waited for a write failed to hear of it")
@@ -219,6 +218,15 @@ class Batcher:
         with self._lock:
             self._queue(lane, ticket)
         return ticket
+
+    def post_many(self, lane: str, tickets: Sequence[Ticket]) -> None:
+        """The same for several: whoever serves finds them all."""
+        with self._lock:
+            idle = not self._items
+            for ticket in tickets:
+                self._append(lane, ticket)
+            if idle or self._thread is None:
+                self._wake_server()
 
     def stalled(self) -> float | None:
         """Seconds since anything was done of what waits; None where nothing waits.

@@ -125,22 +125,19 @@ class Store:
         self._open_now()
         return self._batcher.put_sync(_lane(jobs), jobs, _size(jobs))
 
-    def record(
-        self,
-        write: Write,
-        size: int,
-        loop: asyncio.AbstractEventLoop | None,
-        then: Callable[[Any], None] | None = None,
-    ) -> Ticket:
+    def record(self, write: Write, size: int, loop: asyncio.AbstractEventLoop | None) -> Ticket:
         """Queues a claim's write; its ticket gives Accepted or raises ClaimLost.
 
-        ``loop``: where the ticket will be awaited, or ``then`` called with its outcome; None for
-        a thread.
+        ``loop``: where the ticket will be awaited; None for a thread.
         """
-        return self._batcher.post("fenced", Ticket(write, size, loop, then))
+        return self._batcher.post("fenced", Ticket(write, size, loop))
 
-    def post(self, write: Write, then: Callable[[Any], None]) -> None:
-        """Queues a claim's write that nobody waits for; ``then`` gets its outcome, in the
+    def record_many(self, tickets: Sequence[Ticket]) -> None:
+        """Queues the writes of several claims, each with its ticket."""
+        self._batcher.post_many("fenced", tickets)
+
+    def post(self, write: Write, then: Callable[[Ticket], None]) -> None:
+        """Queues a claim's write that nobody waits for; ``then`` gets its ticket, in the
         writer's thread."""
         self._batcher.post("fenced", Ticket(write, 0, then=then))
 
