@@ -5,6 +5,8 @@
 Prints a table and, for all rows in full, writes ``bench/results.json`` and ``docs/bench.md``.
 Exit status 1 where a row misses its bar.
 ``BENCH_DIR`` names the folder for the files (a real disk: what is durable costs what it costs).
+``BENCH_POSTGRES`` names a PostgreSQL database that may be filled and emptied: peers that need
+one are measured too.
 """
 
 from __future__ import annotations

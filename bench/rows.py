@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -36,16 +37,7 @@ def rows(quick: bool) -> list[Row]:
         return max(100, int(count * part))
 
     return [
-        Row(
-            "drain, 1 worker, 100 slots",
-            "jobs/s",
-            {
-                "raw claim + finish by 32": lambda at: raw.claim_and_finish(at, n(30_000)),
-                "benbi": lambda at: ours.drained(at, n(30_000)),
-                "huey": lambda at: peers.drained(at, n(4_000)),
-            },
-            lambda m: [("× huey", m["benbi"] / m["huey"], 6.0, "at least")],
-        ),
+        drain(n),
         Row(
             "enqueue one at a time",
             "jobs/s",
@@ -121,6 +113,27 @@ def rows(quick: bool) -> list[Row]:
             times=1,
         ),
     ]
+
+
+def drain(n: Callable[[int], int]) -> Row:
+    figures: dict[str, Callable[[Path], float]] = {
+        "raw claim + finish by 32": lambda at: raw.claim_and_finish(at, n(30_000)),
+        "benbi": lambda at: ours.drained(at, n(30_000)),
+        "huey": lambda at: peers.drained(at, n(4_000)),
+    }
+    if os.environ.get("BENCH_POSTGRES"):
+        from bench import on_postgresql
+
+        figures["pgqueuer on PostgreSQL"] = lambda _: on_postgresql.drained(n(20_000))
+
+    def judge(m: dict[str, float]) -> list[tuple[str, float, float, str]]:
+        bars = [("× huey", m["benbi"] / m["huey"], 6.0, "at least")]
+        anchor = m.get("pgqueuer on PostgreSQL")
+        if anchor is not None:
+            bars.append(("× pgqueuer on PostgreSQL", m["benbi"] / anchor, 2.5, "at least"))
+        return bars
+
+    return Row("drain, 1 worker, 100 slots", "jobs/s", figures, judge)
 
 
 if __name__ == "__main__":
