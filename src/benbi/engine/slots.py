@@ -119,6 +119,8 @@ class Slots:
             # Nothing gets here but what nobody thought of: the job fails, within its budget.
             log.exception("a fault of benbi in job %s", attempt.claim.job_id)
             outcome = Failed(_fault(fault))
+        # The task holds its context, which holds the attempt: a circle for the garbage collector.
+        attempt.task = None
         self._finish(running, outcome)
 
     def _finish(self, running: Running, outcome: Outcome) -> None:
