@@ -73,8 +73,16 @@ def seconds(text: str) -> float:
 
 
 def names(text: str | None) -> list[str] | None:
-    """The names in a list with commas; None where there is none."""
-    return [name for part in text.split(",") if (name := part.strip())] if text else None
+    """The names in a list with commas; None where there is no list.
+
+    Raises ConfigurationError for a list without names.
+    """
+    if text is None:
+        return None
+    found = [name for part in text.split(",") if (name := part.strip())]
+    if not found:
+        raise ConfigurationError(f"{text!r} names no queue; write gifts, or gifts,mail")
+    return found
 
 
 @asynccontextmanager

@@ -58,6 +58,13 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     assert "--help" in line
 
 
+def test_a_list_of_queues_without_a_name_is_refused(benbi: Command) -> None:
+    """An empty list would mean every queue to some and none to others."""
+    done = benbi.run("work", "shop:app", "--queues", " , ")
+    assert done.returncode == 2
+    assert "names no queue" in done.stderr
+
+
 def test_a_duration_that_is_none_is_refused(benbi: Command) -> None:
     done = benbi.run("enqueue", "add", "--app", "shop:app", "a=1", "--delay", "soon")
     assert done.returncode == 2
