@@ -22,8 +22,8 @@ from benbi.errors import ConfigurationError, MissingExtra, TaskDefinitionError
 from benbi.handle import JobHandle
 from benbi.job import CatalogueEntry, Job, NewJob
 from benbi.loops import refuse_in_loop, refuse_to_block
-from benbi.operations import Operations
 from benbi.options import CallOptions, Defaults
+from benbi.oversight import Oversight
 from benbi.settings import DEFAULT_GRACE, DEFAULT_SLOTS, check_settings
 from benbi.store import lifecycle, views
 from benbi.store.database import Transaction
@@ -33,7 +33,7 @@ from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Operations):
+class Benbi(Oversight):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the

@@ -17,11 +17,14 @@ from benbi.wake.sqlite import SqliteWake
 
 
 class Connections:
-    """Database, store and hints of one URL, each made when it is first asked for."""
+    """Database, store and hints of one URL, each made when it is first asked for.
+
+    ``given_url``: as the app's code says it, None where it does not.
+    """
 
     def __init__(self, url: str | None, durability: str) -> None:
-        self._url = url
-        self._durability = durability
+        self.given_url = url
+        self.durability = durability
         self._lock = threading.Lock()
         self._database: SqliteDatabase | None = None
         self._store: Store | None = None
@@ -32,7 +35,7 @@ class Connections:
     def database(self) -> SqliteDatabase:
         """The database behind the seam; no connection is made by asking for it."""
         if self._database is None:
-            self._database = database_for(self._url, durability=self._durability)
+            self._database = database_for(self.given_url, durability=self.durability)
         return self._database
 
     @property

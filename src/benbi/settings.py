@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any, NamedTuple
+
 from benbi.errors import ConfigurationError
 
 DEFAULT_SLOTS = 20
 DEFAULT_GRACE = 30.0
 SHORTEST_HEARTBEAT = 0.5
 SMALLEST_PAYLOAD = 1024
+
+
+class Setting(NamedTuple):
+    """A setting, its value, and the source of it: "code", "default", or a variable's name."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def url_setting(given: str | None, url: str) -> Setting:
+    """Where the jobs are; ``given``: what the code says."""
+    if given:
+        return Setting("url", url, "code")
+    return Setting("url", url, "BENBI_URL" if os.environ.get("BENBI_URL") else "default")
 
 
 def check_settings(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from benbi.cli.exits import one_line
+from benbi.sentence import span as span
 
 if TYPE_CHECKING:
     from benbi.job import Event, Job, Progress, Question
@@ -22,19 +23,6 @@ def age(since: datetime, now: datetime | None = None) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return "0s"
-
-
-def span(seconds: float) -> str:
-    """A duration: ``310 ms``, ``12.4 s``, ``3 m 20 s``, ``2 h 5 m``."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} m {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} m" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 def moment(at: datetime) -> str:

@@ -78,8 +78,11 @@ SELECT 1 FROM benbi_workers WHERE n = :worker;
 
 -- name: candidates
 -- Differs: no low-water mark and no SKIP LOCKED; writers are serial and leave no dead entries.
+-- Paused, the queue is NULL: a condition beside it would be asked for each of its pending rows.
 SELECT rank, run_at, n, losses FROM benbi_jobs
-WHERE state = 'pending' AND queue = :queue AND task IN (SELECT value FROM json_each(:tasks))
+WHERE state = 'pending'
+  AND queue = (SELECT :queue WHERE NOT EXISTS (SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue))
+  AND task IN (SELECT value FROM json_each(:tasks))
   AND (losses = 0 OR :fragile)
 ORDER BY rank, run_at, n
 LIMIT :most;

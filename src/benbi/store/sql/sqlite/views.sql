@@ -81,7 +81,8 @@ SELECT at, job_n FROM benbi_progress WHERE at > :at ORDER BY at LIMIT :most;
 -- The worker's look: is anything claimable, was one of its jobs canceled, when is the next due?
 -- By the conditions of candidates: what it sees and can not claim would keep a worker busy.
 SELECT EXISTS (SELECT 1 FROM benbi_jobs
-               WHERE state = 'pending' AND queue IN (SELECT value FROM json_each(:queues))
+               WHERE state = 'pending'
+                 AND queue IN (SELECT value FROM json_each(:queues) WHERE value NOT IN (SELECT name FROM benbi_queues))
                  AND task IN (SELECT value FROM json_each(:tasks)) AND (losses = 0 OR :fragile)),
        EXISTS (SELECT 1 FROM benbi_jobs
                WHERE state = 'running' AND worker_n = :worker AND cancel_requested_at IS NOT NULL),
@@ -104,8 +105,3 @@ SELECT EXISTS (SELECT 1 FROM benbi_jobs WHERE state = 'running' AND worker_n IS 
 -- name: catalogue
 SELECT task, queue, doc, arguments_schema, result_schema, tool, defaults, code_version, last_seen
 FROM benbi_catalogue ORDER BY task;
-
--- name: workers
-SELECT n, id, host, pid, slots, queues, tasks, version, started_at, beat_no, beat_at,
-       (SELECT count(*) FROM benbi_jobs AS j WHERE j.state = 'running' AND j.worker_n = w.n)
-FROM benbi_workers AS w ORDER BY n;
