@@ -34,6 +34,10 @@ app.command("benbi.cli.work:work", name="work", help="Run jobs until told to sto
 app.command("benbi.cli.doors:mcp", name="mcp", help="Serve MCP on stdin and stdout.")
 app.command("benbi.cli.enqueue:enqueue", name="enqueue", help="Create a job.")
 app.command("benbi.cli.jobs:app", name="jobs", help="Look at jobs and change their course.")
+app.command("benbi.cli.queues:app", name="queues", help="Look at queues, pause and resume them.")
+app.command("benbi.cli.workers:app", name="workers", help="Look at workers.")
+app.command("benbi.cli.stats:stats", name="stats", help="Tell what became of jobs.")
+app.command("benbi.cli.config:config", name="config", help="Show the settings and their sources.")
 app.command("benbi.cli.db:app", name="db", help="Check and migrate the database.")
 
 

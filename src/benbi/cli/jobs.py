@@ -1,9 +1,10 @@
-"""``benbi jobs``: list, show, watch, cancel, retry, answer. Needs the database, no task code."""
+"""``benbi jobs``: list, show, explain, watch, cancel, retry, answer. It needs no task code."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
@@ -11,6 +12,7 @@ from cyclopts import App, Parameter
 from benbi.cli import documents, exits
 from benbi.cli.options import AT_LEAST_ONE, DEFAULT, FLAG, NOT_NEGATIVE, Common, opened, seconds
 from benbi.cli.values import answer_value
+from benbi.fleet import Explanation
 from benbi.job import Event, Job, State
 
 app = App(name="jobs", help="Look at jobs and change their course.")
@@ -124,6 +126,22 @@ def watch(
             return await watching.follow(benbi, job_id)
 
     return until_end(watching, follow(), None if timeout is None else seconds(timeout))
+
+
+@app.command
+def explain(job_id: JobId, /, *, common: Common = DEFAULT) -> None:
+    """Say why a job is not running, or that it is."""
+
+    async def read() -> Explanation:
+        async with opened(common) as benbi:
+            return await benbi.explain(job_id)
+
+    found = asyncio.run(read())
+    if common.as_json:
+        documents.write(asdict(found))
+        return
+    for sentence in (found.sentence, *found.notes):
+        print(exits.visible(sentence))
 
 
 @app.command

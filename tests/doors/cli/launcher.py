@@ -19,15 +19,20 @@ import time
 import traceback
 from typing import Any, NoReturn
 
+import benbi.cli.config
 import benbi.cli.db
 import benbi.cli.doors
 import benbi.cli.enqueue
 import benbi.cli.entry
+import benbi.cli.fleet
 import benbi.cli.jobs
 import benbi.cli.live
+import benbi.cli.queues
 import benbi.cli.sheet
+import benbi.cli.stats
 import benbi.cli.table
 import benbi.cli.work
+import benbi.cli.workers
 
 with contextlib.suppress(ImportError):
     import benbi.server.http.server

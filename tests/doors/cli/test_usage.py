@@ -29,7 +29,19 @@ def test_version_is_printed_by_the_command(benbi: Command) -> None:
 def test_help_names_every_command_and_the_exit_codes(benbi: Command) -> None:
     done = benbi.run("--help")
     assert done.returncode == 0
-    for name in ("serve", "work", "mcp", "enqueue", "jobs", "db", "Exit codes"):
+    names = (
+        "serve",
+        "work",
+        "mcp",
+        "enqueue",
+        "jobs",
+        "queues",
+        "workers",
+        "stats",
+        "config",
+        "db",
+    )
+    for name in (*names, "Exit codes"):
         assert name in done.stdout
 
 
