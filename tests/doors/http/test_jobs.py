@@ -70,6 +70,17 @@ async def test_an_idempotency_key_makes_one_job(idle: httpx.AsyncClient, quoted:
     assert both.status_code == 400
 
 
+async def test_a_job_says_why_it_is_not_running(idle: httpx.AsyncClient, app: Benbi) -> None:
+    job_id = await created(idle, "add", a=1, b=2)
+    await app.pause_queue("default", by="ann")
+    told = (await idle.get(f"/api/jobs/{job_id}/explain")).json()
+    assert (told["job_id"], told["state"], told["cause"]) == (job_id, "pending", "queue_paused")
+    assert told["sentence"].startswith("The queue default is paused")
+    assert told["details"]["queue"] == "default"
+    missing = await idle.get(f"/api/jobs/{uuid4()}/explain")
+    assert missing.status_code == 404
+
+
 async def test_the_list_is_read_page_by_page_newest_first(idle: httpx.AsyncClient) -> None:
     ids = [await created(idle, "add", a=number, b=0) for number in range(5)]
     seen: list[str] = []
@@ -165,6 +176,7 @@ async def test_the_index_and_the_schema_name_every_address(client: httpx.AsyncCl
         "/api/jobs/{job_id}",
         "/api/jobs/{job_id}/events",
         "/api/jobs/{job_id}/result",
+        "/api/jobs/{job_id}/explain",
         "/api/jobs/{job_id}/cancel",
         "/api/jobs/{job_id}/answer",
         "/api/jobs/{job_id}/retry",

@@ -150,6 +150,17 @@ class EventsView(View):
     ended: bool
 
 
+class ExplanationView(View):
+    """``cause`` is stable, ``sentence`` and ``notes`` are for people."""
+
+    job_id: str
+    state: str
+    cause: str
+    sentence: str
+    notes: list[str]
+    details: dict[str, Any]
+
+
 class ProblemView(View):
     """RFC 9457; some kinds have more members, named in their ``detail``."""
 

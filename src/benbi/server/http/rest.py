@@ -68,6 +68,7 @@ class Rest:
             summary="Its events: a stream for Accept: text/event-stream, else JSON",
         )
         add("/api/jobs/{job_id}/result", self.result, response_model=Any, summary="Its result")
+        add("/api/jobs/{job_id}/explain", self.explain, summary="Why it is not running")
         add("/api/jobs/{job_id}/cancel", self.cancel, methods=["POST"], summary="Cancel it")
         add("/api/jobs/{job_id}/answer", self.answer, methods=["POST"], summary="Answer it")
         add("/api/jobs/{job_id}/retry", self.retry, methods=["POST"], summary="Run it again")
@@ -169,6 +170,10 @@ class Rest:
             )
         text = await self._app.result_json(job.id, owner=_owner(request))
         return Response("null" if text is None else text, media_type="application/json")
+
+    async def explain(self, request: Request, job_id: str) -> models.ExplanationView:
+        found = await self._app.explain(_job_id(job_id), owner=_owner(request))
+        return models.ExplanationView.model_validate(found)
 
     async def cancel(
         self,
