@@ -10,6 +10,7 @@ from tests.faults.planting import Fault
 
 LIFECYCLE = "store/sql/sqlite/lifecycle.sql"
 VIEWS = "store/sql/sqlite/views.sql"
+FLEET = "store/sql/sqlite/fleet.sql"
 CONFORMANCE = "tests/conformance"
 
 FAULTS = [
@@ -366,5 +367,65 @@ FAULTS = [
         "                    await self._written(events=[told], steps=[record], size=len(text))\n"
         "                    return value\n",
         "tests/engine/test_replay.py::test_first_run_and_replay_see_one_type",
+    ),
+    # Operations.
+    Fault(
+        "a paused queue is claimed from",
+        LIFECYCLE,
+        "(SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue))",
+        "(SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue AND false))",
+        f"{CONFORMANCE}/test_queues.py::"
+        "test_a_paused_queue_gives_nothing_until_it_is_resumed[file]",
+    ),
+    Fault(
+        "a look sees what is paused",
+        VIEWS,
+        "WHERE value NOT IN (SELECT name FROM benbi_queues)",
+        "WHERE value NOT IN (SELECT name FROM benbi_queues) OR true",
+        f"{CONFORMANCE}/test_queues.py::"
+        "test_a_paused_queue_gives_nothing_until_it_is_resumed[file]",
+    ),
+    Fault(
+        "the pause is asked for at each pending row",
+        LIFECYCLE,
+        "queue = (SELECT :queue WHERE NOT EXISTS "
+        "(SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue))",
+        "queue = :queue AND NOT EXISTS (SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue)",
+        "tests/databases/test_fleet.py::test_the_jobs_of_a_paused_queue_are_not_walked",
+    ),
+    Fault(
+        "a second pause takes the place of the first",
+        FLEET,
+        "ON CONFLICT (name) DO NOTHING",
+        "ON CONFLICT (name) DO UPDATE SET paused_by = excluded.paused_by",
+        f"{CONFORMANCE}/test_queues.py::test_who_paused_it_first_stays_named[file]",
+    ),
+    Fault(
+        "a job waits only since it was promoted",
+        FLEET,
+        "THEN min(p.at, j.run_at) ELSE p.at END",
+        "THEN p.at ELSE p.at END",
+        f"{CONFORMANCE}/test_stats.py::test_a_job_waits_from_its_due_time[file]",
+    ),
+    Fault(
+        "a percentile of too low a rank",
+        "store/stats.py",
+        "-(-total * share // 100)",
+        "max(1, total * share // 100)",
+        f"{CONFORMANCE}/test_stats.py::test_every_figure_is_that_of_a_plain_computation[file-0]",
+    ),
+    Fault(
+        "a silent worker passes for a live one",
+        "store/facts.py",
+        "for n, worker in self.workers.items() if not worker.silent}",
+        "for n, worker in self.workers.items()}",
+        f"{CONFORMANCE}/test_explain.py::test_no_live_worker_at_all[file]",
+    ),
+    Fault(
+        "an owner is told of foreign jobs",
+        "store/facts.py",
+        "            if self.owner in (None, owner)\n",
+        "",
+        f"{CONFORMANCE}/test_explain.py::test_an_owner_is_told_nothing_of_others[file]",
     ),
 ]
