@@ -11,6 +11,7 @@ import pytest
 
 from benbi import Benbi
 from benbi.cli import exits
+from benbi.fleet import CAUSES
 from benbi.job import MOVES, State
 from scripts import states
 from scripts.readme import blocks, compile_python
@@ -117,6 +118,12 @@ def test_every_setting_is_documented_with_its_default_and_its_danger() -> None:
     assert rows["slots"][0] == str(settings["slots"].default)
     assert rows["heartbeat_timeout"][0] == f"{settings['heartbeat_timeout'].default:g} s"
     assert rows["durability"][0] == f'`"{settings["durability"].default}"`'
+
+
+def test_every_cause_that_explain_knows_is_documented() -> None:
+    rows = rows_of(OPERATIONS, "Why a job does not run")
+    written = [cause for cell in rows for cause in re.findall(r"\w+", cell)]
+    assert sorted(written) == sorted(CAUSES)
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
