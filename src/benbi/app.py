@@ -24,6 +24,7 @@ from benbi.job import CatalogueEntry, Job, NewJob
 from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.options import CallOptions, Defaults
 from benbi.oversight import Oversight
+from benbi.schedules import Schedules
 from benbi.settings import DEFAULT_GRACE, DEFAULT_SLOTS, check_settings
 from benbi.store import lifecycle, views
 from benbi.store.database import Transaction
@@ -33,7 +34,7 @@ from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Oversight):
+class Benbi(Oversight, Schedules):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
@@ -287,6 +288,7 @@ class Benbi(Oversight):
             version=__version__,
             publish=lambda tx: publish_tasks(tx, self.tasks.values()),
             context_for=self._context_for,
+            scheduler=self.scheduler(),
         )
         self._workers.append(worker)
         try:
@@ -300,8 +302,11 @@ class Benbi(Oversight):
         return made(attempt, threads, self.database.now)
 
     async def upkeep(self, stop: asyncio.Event) -> None:
-        """Promotes, rescues and prunes until ``stop`` is set. Every worker does it as well."""
-        upkeep = Upkeep(self.store, heartbeat_timeout=self.heartbeat_timeout)
+        """Promotes, rescues, prunes and fires schedules until ``stop`` is set. Every worker does
+        it as well."""
+        upkeep = Upkeep(
+            self.store, heartbeat_timeout=self.heartbeat_timeout, scheduler=self.scheduler()
+        )
         task = asyncio.create_task(upkeep.run())
         try:
             await stop.wait()

@@ -22,6 +22,7 @@ from benbi.engine.patience import FOR_A_WHILE, pauses
 from benbi.engine.replay import AskOptions, Done, OnChange, Step
 from benbi.engine.threads import QUITS, Threads
 from benbi.engine.uses import current_step
+from benbi.job import as_datetime
 from benbi.options import Duration
 from benbi.retry import Retry
 from benbi.store.lifecycle import Told
@@ -47,6 +48,11 @@ class _Facts:
     def owner(self) -> str:
         """Whose job it is; empty where nobody said."""
         return self._attempt.claim.owner
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick of its schedule that the job was made for; None for any other job."""
+        return as_datetime(self._attempt.claim.scheduled_for)
 
     @property
     def attempt(self) -> int:

@@ -13,6 +13,7 @@
     │   ├── PayloadTooLarge
     │   ├── IdempotencyConflict     the same key, other arguments
     │   ├── JobNotFound             missing and foreign look alike
+    │   ├── ScheduleNotFound        no process has registered such a schedule
     │   ├── NotPermitted            this move is not permitted from the job's state
     │   └── AnswerRefused           no such question, answered already, or not of its type
     ├── JobEnded                    raised by result()
@@ -124,6 +125,17 @@ class JobNotFound(Refused):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job {job_id}")
         self.job_id = job_id
+
+
+class ScheduleNotFound(Refused):
+    """No schedule of that name was registered by a worker or a server."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no schedule {name!r}: benbi schedules list shows those that workers and servers "
+            "have registered"
+        )
+        self.name = name
 
 
 class NotPermitted(Refused):

@@ -192,6 +192,7 @@ class Claim(NamedTuple):
     grace: int
     arguments: str
     seq: int
+    scheduled_for: int | None = None
 
     @property
     def fence(self) -> tuple[int, int]:
@@ -309,3 +310,26 @@ class CatalogueEntry:
     defaults: dict[str, Any]
     code_version: str
     last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A recurring task, as workers and servers have registered it. Times are aware, in UTC.
+
+    ``spec``: a cron expression, read in ``timezone`` (empty: an interval, "every 10m").
+    ``state``: active; paused; retired, when for a minute no live process has had it in its code.
+    ``last``: the newest tick that made a job, which is ``last_job``; None before the first.
+    ``upcoming``: the next five ticks, which make jobs as long as it is active.
+    """
+
+    name: str
+    task: str
+    spec: str
+    timezone: str
+    catchup: str
+    state: str
+    last: datetime | None
+    last_job: str | None
+    seen_at: datetime
+    paused_at: datetime | None
+    upcoming: tuple[datetime, ...]

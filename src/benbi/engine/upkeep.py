@@ -1,4 +1,5 @@
-"""Upkeep: promotes what is due, buries the dead, ends what overran, prunes what is over.
+"""Upkeep: promotes what is due, buries the dead, ends what overran, prunes what is over, and
+fires the schedules of the app.
 
 Any process does it, several may at once: each move repeats its condition. It needs no free
 slot and no user code.
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from benbi.engine.schedule import Scheduler
 from benbi.errors import StoreError
 from benbi.job import KEEP_FAILED, KEEP_OTHERS
 from benbi.store import moves, workers
@@ -25,6 +27,7 @@ PRUNE_SECONDS = 30.0
 # How long after the grace anyone may end a job whose own worker should have.
 ALLOWANCE_SECONDS = 2.0
 TIMEOUT_RETRY_SECONDS = 1.0
+SHORTEST_PAUSE = 0.05
 NOTHING_SAID: Final[Mapping[int, float]] = MappingProxyType({})
 
 
@@ -82,8 +85,10 @@ class Upkeep:
         *,
         heartbeat_timeout: float,
         on_claimable: Callable[[], None] = lambda: None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self._store = store
+        self._scheduler = scheduler
         self._watch = Watch(heartbeat_timeout)
         self._on_claimable = on_claimable
         self._prune_after = 0
@@ -98,11 +103,17 @@ class Upkeep:
                 log.warning("upkeep waits for the database: %s", error)
             except Exception:
                 log.exception("a round of upkeep failed")
-            await asyncio.sleep(min(1.0, self._watch.interval))
+            pause = min(1.0, self._watch.interval)
+            if self._scheduler is not None:
+                # A tick is not kept waiting for the next look.
+                pause = min(pause, max(self._scheduler.pause, SHORTEST_PAUSE))
+            await asyncio.sleep(pause)
 
     async def round(self) -> None:
         """One round: every duty that is due now."""
         await self.promote()
+        if self._scheduler is not None and await self._scheduler.round():
+            self._on_claimable()
         await self._bury()
         overrun, expired = await self._store.read(_neglected)
         if overrun:

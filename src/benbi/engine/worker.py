@@ -17,6 +17,7 @@ from uuid import uuid4
 from benbi.engine.attempt import Attempt
 from benbi.engine.beat import Heart
 from benbi.engine.hints import Hints
+from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
 from benbi.engine.upkeep import Upkeep
@@ -55,6 +56,7 @@ class Worker:
         version: str,
         publish: Callable[[Transaction], None],
         context_for: Callable[[Any, Attempt, Threads], Any],
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.id = _new_id()
         self.loop = asyncio.get_running_loop()
@@ -69,6 +71,7 @@ class Worker:
         self._heartbeat_timeout = heartbeat_timeout
         self._version = version
         self._publish = publish
+        self._scheduler = scheduler
         self._news = asyncio.Event()
         self._slots = Slots(
             slots,
@@ -102,7 +105,10 @@ class Worker:
         await self._register()
         unsubscribe = self._hints.subscribe(self._news.set)
         upkeep = Upkeep(
-            self._store, heartbeat_timeout=self._heartbeat_timeout, on_claimable=self._news.set
+            self._store,
+            heartbeat_timeout=self._heartbeat_timeout,
+            on_claimable=self._news.set,
+            scheduler=self._scheduler,
         )
         beside = [asyncio.create_task(upkeep.run()), asyncio.create_task(self._when_stopped())]
         try:

@@ -61,8 +61,9 @@ def load(dialect: str) -> dict[str, Statement]:
     """All statements of one dialect."""
     folder = files("benbi.store") / "sql" / dialect
     statements: dict[str, Statement] = {}
-    for file in ("migrate.sql", "lifecycle.sql", "views.sql", "fleet.sql"):
-        statements |= parse((folder / file).read_text(encoding="utf-8"))
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            statements |= parse(file.read_text(encoding="utf-8"))
     return statements
 
 

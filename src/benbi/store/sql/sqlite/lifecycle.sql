@@ -95,7 +95,7 @@ SET state = 'running', reason = NULL, worker_n = :worker, token = :token, last_w
 WHERE n IN (SELECT value FROM json_each(:ns)) AND state = 'pending'
 RETURNING n, token, id, task, queue, owner, attempt, failures, losses, max_attempts, max_losses,
           generation, first_attempt, timeout, grace,
-          (SELECT body FROM benbi_arguments AS a WHERE a.n = benbi_jobs.n), last_seq;
+          (SELECT body FROM benbi_arguments AS a WHERE a.n = benbi_jobs.n), last_seq, scheduled_for;
 
 -- name: recorded_steps
 SELECT kind, name, use, fingerprint, state, tries, result FROM benbi_steps
