@@ -1,7 +1,7 @@
 """What ``--json`` prints: one document on stdout, or one a line for ``jobs watch``.
 
-The field names are those of ``Job``, ``Question``, ``Progress``, ``ErrorRecord`` and ``Event``;
-times are ISO 8601 in UTC. Fields may be added, the names stay.
+The field names are those of ``Job``, ``Question``, ``Progress``, ``ErrorRecord``, ``Event`` and
+``Schedule``; times are ISO 8601 in UTC. Fields may be added, the names stay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benbi.job import Event, Job
+    from benbi.job import Event, Job, Schedule
 
 
 def job_document(job: Job) -> dict[str, Any]:
@@ -27,6 +27,11 @@ def event_document(event: Event) -> dict[str, Any]:
     # For streams over many jobs; here there is one.
     del fields["cursor"]
     return fields
+
+
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as a JSON object."""
+    return asdict(schedule)
 
 
 def parsed(text: str | None) -> Any:

@@ -38,6 +38,9 @@ app.command("benbi.cli.queues:app", name="queues", help="Look at queues, pause a
 app.command("benbi.cli.workers:app", name="workers", help="Look at workers.")
 app.command("benbi.cli.stats:stats", name="stats", help="Tell what became of jobs.")
 app.command("benbi.cli.config:config", name="config", help="Show the settings and their sources.")
+app.command(
+    "benbi.cli.schedules:app", name="schedules", help="Look at recurring tasks and steer them."
+)
 app.command("benbi.cli.db:app", name="db", help="Check and migrate the database.")
 
 
