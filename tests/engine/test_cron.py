@@ -223,10 +223,10 @@ async def test_several_processes_make_one_job_for_each_tick(tmp_path: Path) -> N
             assert process.stdout is not None
             assert await asyncio.to_thread(process.stdout.readline) == b"working\n"
         async with Benbi(url) as app:
-            await wait_until_async(lambda: _made(app, 3), 30.0)
+            await wait_until_async(lambda: _made(app, 2), 30.0)
             for process in started[:2]:
                 process.kill()
-            made = await wait_until_async(lambda: _made(app, 6), 30.0)
+            made = await wait_until_async(lambda: _made(app, 4), 30.0)
     finally:
         for process in started:
             process.kill()

@@ -306,6 +306,7 @@ OURS = {
     "PayloadTooLarge": "permanent",
     "IdempotencyConflict": "permanent",
     "JobNotFound": "permanent",
+    "ScheduleNotFound": "permanent",
     "NotPermitted": "permanent",
     "AnswerRefused": "permanent",
     "JobEnded": "permanent",

@@ -82,9 +82,11 @@ def test_around_every_transition_of_ten_years(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", list(ZONES))
 def test_every_minute_of_ten_years(name: str) -> None:
+    # Every minute as such stands in the other tests: it alone would take most of the time here.
+    specs = [spec for spec in SPECS if spec != "* * * * *"]
     found = []
     for year in range(START.year, END.year):
-        found += differences(name, SPECS, utc(year, 1, 1), utc(year + 1, 1, 1))
+        found += differences(name, specs, utc(year, 1, 1), utc(year + 1, 1, 1))
     assert not found
 
 

@@ -11,6 +11,8 @@ from tests.faults.planting import Fault
 LIFECYCLE = "store/sql/sqlite/lifecycle.sql"
 VIEWS = "store/sql/sqlite/views.sql"
 FLEET = "store/sql/sqlite/fleet.sql"
+SCHEDULES = "store/sql/sqlite/schedules.sql"
+TICKS = "engine/ticks.py"
 CONFORMANCE = "tests/conformance"
 
 FAULTS = [
@@ -427,5 +429,80 @@ FAULTS = [
         "            if self.owner in (None, owner)\n",
         "",
         f"{CONFORMANCE}/test_explain.py::test_an_owner_is_told_nothing_of_others[file]",
+    ),
+    # Schedules.
+    Fault(
+        "a tick is taken by everybody who saw it",
+        SCHEDULES,
+        "AND last_tick = :last_tick AND paused_at IS NULL\n",
+        "AND (last_tick = :last_tick OR true) AND paused_at IS NULL\n",
+        f"{CONFORMANCE}/test_schedules.py::test_a_tick_is_one_job_however_many_saw_it[file]",
+    ),
+    Fault(
+        "a paused schedule fires for who has looked already",
+        SCHEDULES,
+        "AND last_tick = :last_tick AND paused_at IS NULL\n",
+        "AND last_tick = :last_tick\n",
+        f"{CONFORMANCE}/test_schedules.py::test_a_pause_wins_over_who_has_looked_already[file]",
+    ),
+    Fault(
+        "two releases fire both",
+        SCHEDULES,
+        "WHERE name = :name AND version = :version AND last_tick = :last_tick",
+        "WHERE name = :name AND (version = :version OR true) AND last_tick = :last_tick",
+        f"{CONFORMANCE}/test_schedules.py::"
+        "test_the_older_release_does_not_fire_what_it_saw_before[file]",
+    ),
+    Fault(
+        "a resume makes up for the pause",
+        SCHEDULES,
+        "CASE WHEN paused_at IS NULL THEN last_tick ELSE max(last_tick, :now) END",
+        "CASE WHEN :now THEN last_tick END",
+        f"{CONFORMANCE}/test_schedules.py::test_a_paused_schedule_makes_no_jobs[file]",
+    ),
+    Fault(
+        "other times make up for what was before them",
+        SCHEDULES,
+        "                     ELSE max(last_tick, seen_at) END,",
+        "                     ELSE last_tick END,",
+        f"{CONFORMANCE}/test_schedules.py::"
+        "test_a_schedule_of_other_times_makes_up_for_nothing_before_it[file]",
+    ),
+    Fault(
+        "a definition that nobody holds stays for good",
+        "engine/schedule.py",
+        "        return now - known[1] >= UNSEEN\n",
+        "        return False\n",
+        f"{CONFORMANCE}/test_schedules.py::"
+        "test_where_the_newer_release_is_gone_the_older_fires_again[file]",
+    ),
+    Fault(
+        "one schedule's fault is everybody's",
+        "engine/schedule.py",
+        "            except Exception:\n",
+        "            except KeyboardInterrupt:\n",
+        f"{CONFORMANCE}/test_schedules.py::test_one_that_fails_does_not_keep_the_others[file]",
+    ),
+    Fault(
+        "the latest of what was missed is made where none is wanted",
+        "engine/schedule.py",
+        'wanted = self.catchup == "latest" or now - latest <= LATE',
+        'wanted = self.catchup != "all"',
+        f"{CONFORMANCE}/test_schedules.py::"
+        "test_what_was_missed_while_nobody_was_there[file-none-expected2]",
+    ),
+    Fault(
+        "a change of the clocks is not looked for",
+        TICKS,
+        "            change = self._change(moment, found)\n",
+        "            change = None\n",
+        "tests/engine/test_ticks.py::test_a_star_in_a_named_hour_comes_never_or_twice",
+    ),
+    Fault(
+        "time runs back in the repeated hour",
+        TICKS,
+        "            if found > moment:\n",
+        "            if found:\n",
+        "tests/engine/test_ticks.py::test_in_the_repeated_hour_time_does_not_run_back",
     ),
 ]

@@ -108,8 +108,8 @@ class Scheduler:
         if not self._registered:
             await self._register(list(self._definitions))
             self._registered = True
-        made = False
-        while True:
+        made, more = False, True
+        while more:
             look = await self._store.read(self._look)
             if look.stale:
                 await self._store.write(schedules.seen, look.stale)
@@ -117,22 +117,30 @@ class Scheduler:
                 log.warning("schedules that no process holds: %s", ", ".join(look.orphans))
                 await self._register(look.orphans)
             self.pause = look.pause
+            more = False
             for due in look.due:
-                made = await self._fire(due) or made
-            if all(len(due.ticks) < STRETCH for due in look.due):
-                return made
+                count = await self._fire(due)
+                made, more = made or count > 0, more or count == STRETCH
+        return made
 
     async def _register(self, names: Sequence[str]) -> None:
         definitions = [self._definitions[name] for name in names]
         await self._store.write(schedules.register, definitions, self._by)
 
-    async def _fire(self, due: Due) -> bool:
+    async def _fire(self, due: Due) -> int:
+        """How many jobs were made of it here."""
         jobs = [self._plans[due.name].job._replace(id=new_id()) for _ in due.ticks]
-        if not await self._store.write(schedules.fire, due, jobs):
-            return False
+        try:
+            if not await self._store.write(schedules.fire, due, jobs):
+                return 0
+        except Exception:
+            # What is wrong with one must not keep the others, nor the rest of upkeep.
+            log.exception("schedule %s could not fire; it is tried again", due.name)
+            self.pause = math.inf
+            return 0
         if due.missed:
             log.warning("schedule %s missed ticks; it makes %d jobs now", due.name, len(jobs))
-        return bool(jobs)
+        return len(jobs)
 
     def _look(self, view: Transaction) -> _Look:
         """In a reader's thread, which the arithmetic may keep busy for a moment."""

@@ -22,14 +22,14 @@ def names_of(kind: type) -> set[str]:
 
 
 def test_a_queue_is_paused_and_resumed(shop: Command) -> None:
-    done = shop.run("queues", "pause", "attic", "--by", "ann")
+    done = shop.run("queues", "pause", "cellar", "--by", "ann")
     assert done.returncode == 0
-    assert done.stdout == "attic  paused by ann 0s ago; 0 pending, 0 running, 0 workers\n"
-    assert "no job and no live worker in a queue of the name 'attic'" in done.stderr
-    job_id = shop.enqueue("add", "a=1", "--queue", "attic")
+    assert done.stdout == "cellar  paused by ann 0s ago; 0 pending, 0 running, 0 workers\n"
+    assert "no job and no live worker in a queue of the name 'cellar'" in done.stderr
+    job_id = shop.enqueue("add", "a=1", "--queue", "cellar")
     found = {queue["name"]: queue for queue in shop.read("queues", "list")["queues"]}
-    assert set(found["attic"]) == names_of(Queue)
-    assert (found["attic"]["paused_by"], found["attic"]["pending"]) == ("ann", 1)
+    assert set(found["cellar"]) == names_of(Queue)
+    assert (found["cellar"]["paused_by"], found["cellar"]["pending"]) == ("ann", 1)
     assert found["default"]["workers"] == 1
     text = shop.run("queues", "list").stdout
     assert "paused by ann" in text
@@ -37,13 +37,13 @@ def test_a_queue_is_paused_and_resumed(shop: Command) -> None:
 
     why = shop.run("jobs", "explain", job_id)
     assert (why.returncode, why.stderr) == (0, "")
-    assert "The queue attic is paused, by ann" in why.stdout
+    assert "The queue cellar is paused, by ann" in why.stdout
     told = shop.read("jobs", "explain", job_id)
     assert set(told) == names_of(Explanation)
     assert (told["cause"], told["details"]["paused_by"]) == ("queue_paused", "ann")
     assert told["details"]["paused_at"].endswith("Z")
 
-    resumed = shop.read("queues", "resume", "attic")
+    resumed = shop.read("queues", "resume", "cellar")
     assert (resumed["paused_at"], resumed["pending"]) == (None, 1)
     assert "No live worker listens" in shop.run("jobs", "explain", job_id).stdout
 
