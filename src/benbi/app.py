@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Unpack, cast
 
 from benbi.codec import check_against_schema
 from benbi.connections import Connections
-from benbi.context import Context, SyncContext
-from benbi.engine.attempt import Attempt
 from benbi.engine.enqueue import MOST_ATOMIC, connection_of, published, row_of, rows_of
 from benbi.engine.hints import Hints
 from benbi.engine.publish import publish_tasks
+from benbi.engine.resources import Resources
 from benbi.engine.threads import Threads
 from benbi.engine.upkeep import Upkeep
 from benbi.engine.worker import Worker
 from benbi.errors import ConfigurationError, MissingExtra, TaskDefinitionError
 from benbi.handle import JobHandle
+from benbi.hooks import Hooks
 from benbi.job import CatalogueEntry, Job, NewJob
 from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.options import CallOptions, Defaults
@@ -34,7 +35,7 @@ from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Oversight, Schedules):
+class Benbi(Hooks, Oversight, Schedules):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
@@ -277,6 +278,7 @@ class Benbi(Oversight, Schedules):
             raise ConfigurationError("this app has no tasks: nothing to work on")
         if slots is not None and slots < 1:
             raise ConfigurationError(f"slots={slots}: 1 or more")
+        resources = Resources(self.effective)
         worker = Worker(
             self.store,
             names,
@@ -287,19 +289,16 @@ class Benbi(Oversight, Schedules):
             max_payload=self.max_payload,
             version=__version__,
             publish=lambda tx: publish_tasks(tx, self.tasks.values()),
-            context_for=self._context_for,
+            context_for=partial(self.context_for, resources, self.database.now),
             scheduler=self.scheduler(),
         )
         self._workers.append(worker)
         try:
-            return await worker.run(stop or asyncio.Event(), grace)
+            async with resources:
+                return await worker.run(stop or asyncio.Event(), grace)
         finally:
             self._workers.remove(worker)
             worker.ended.set()
-
-    def _context_for(self, task: Task[Any, Any], attempt: Attempt, threads: Threads) -> Any:
-        made = Context if task.signature.is_async else SyncContext
-        return made(attempt, threads, self.database.now)
 
     async def upkeep(self, stop: asyncio.Event) -> None:
         """Promotes, rescues, prunes and fires schedules until ``stop`` is set. Every worker does

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import random as random_numbers
 import uuid as uuids
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,12 +16,12 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from benbi.engine import replay
-from benbi.engine.attempt import Attempt
+from benbi.engine.facts import Facts
 from benbi.engine.patience import FOR_A_WHILE, pauses
 from benbi.engine.replay import AskOptions, Done, OnChange, Step
-from benbi.engine.threads import QUITS, Threads
+from benbi.engine.resources import Resource
+from benbi.engine.threads import QUITS
 from benbi.engine.uses import current_step
-from benbi.job import as_datetime
 from benbi.options import Duration
 from benbi.retry import Retry
 from benbi.store.lifecycle import Told
@@ -31,56 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Facts:
-    """What both contexts know of their attempt."""
-
-    def __init__(self, attempt: Attempt, threads: Threads, clock: Callable[[], int]) -> None:
-        self._attempt = attempt
-        self._threads = threads
-        self._clock = clock
-
-    @property
-    def job_id(self) -> str:
-        """The job's public id."""
-        return self._attempt.claim.job_id
-
-    @property
-    def owner(self) -> str:
-        """Whose job it is; empty where nobody said."""
-        return self._attempt.claim.owner
-
-    @property
-    def scheduled_for(self) -> datetime | None:
-        """The tick of its schedule that the job was made for; None for any other job."""
-        return as_datetime(self._attempt.claim.scheduled_for)
-
-    @property
-    def attempt(self) -> int:
-        """The number of this claim; never falls."""
-        return self._attempt.claim.attempt
-
-    @property
-    def canceled(self) -> bool:
-        """True once nobody waits for the result: canceled, timed out, or the claim lost.
-
-        Not while draining: a body that returns early then would be taken for complete.
-        """
-        return self._attempt.stop not in (None, "drain")
-
-    @property
-    def key(self) -> str:
-        """A stable idempotency key to hand outside: the step's inside a step, else the job's."""
-        return self._attempt.key_of(current_step.get())
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry job, task and attempt."""
-        claim = self._attempt.claim
-        extra = {"job": claim.job_id, "task": claim.task, "attempt": claim.attempt}
-        return logging.LoggerAdapter(logging.getLogger("benbi.job"), extra)
-
-
-class Context(_Facts):
+class Context(Facts):
     """An async task's view of its job. First parameter of the task, annotated ``Context``."""
 
     async def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -239,6 +189,15 @@ class Context(_Facts):
         self._note_branch()
         replay.sleep(self._attempt, duration, self._clock())
 
+    async def resource(self, resource: Resource[T]) -> T:
+        """The value of an ``@app.resource``; this worker's first use of it opens it.
+
+        Raises what opening it raises, which fails this attempt; the next use tries again.
+        """
+        self._note_branch()
+        self._attempt.check()
+        return await self._resources.get(resource)
+
     async def now(self) -> datetime:
         """The time, recorded: the same on every replay."""
         return await self.step(_now, name="now")()
@@ -269,7 +228,7 @@ class Context(_Facts):
             task.add_done_callback(branches.discard)
 
 
-class SyncContext(_Facts):
+class SyncContext(Facts):
     """A sync task's view of its job: the same names, blocking. The task runs in a thread."""
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -308,6 +267,15 @@ class SyncContext(_Facts):
     def sleep(self, duration: Duration) -> None:
         """Frees the worker for so long (seconds, or "10m"); the wake time is recorded once."""
         replay.sleep(self._attempt, duration, self._clock())
+
+    def resource(self, resource: Resource[T]) -> T:
+        """The value of an ``@app.resource``; see Context.resource.
+
+        An async one is opened in the worker's loop and handed over as it is: use here only what
+        may be used in a thread.
+        """
+        self._attempt.check()
+        return self._resources.get_in_thread(resource)
 
     def now(self) -> datetime:
         """The time, recorded: the same on every replay."""

@@ -505,4 +505,55 @@ FAULTS = [
         "            if found:\n",
         "tests/engine/test_ticks.py::test_in_the_repeated_hour_time_does_not_run_back",
     ),
+    # Resources, and what is around attempts.
+    Fault(
+        "each use opens a resource of its own",
+        "engine/resources.py",
+        "            kept = self._kept[key] = _Kept(key[0], self._loop)\n",
+        "            kept = _Kept(key[0], self._loop)\n",
+        "tests/engine/test_resources.py::test_many_first_uses_share_one_opening",
+    ),
+    Fault(
+        "resources close in the order in which they were opened",
+        "engine/resources.py",
+        "        for kept in reversed(self._open):\n",
+        "        for kept in list(self._open):\n",
+        "tests/engine/test_resources.py::test_each_kind_is_opened_and_closed_the_last_one_first",
+    ),
+    Fault(
+        "an opening that failed is remembered",
+        "engine/resources.py",
+        "            self._kept.pop(key, None)\n",
+        "            pass\n",
+        "tests/engine/test_resources.py::test_an_opening_that_fails_is_tried_again_by_the_next_use",
+    ),
+    Fault(
+        "a canceled attempt cancels an opening that others wait for",
+        "engine/resources.py",
+        "        await asyncio.wait([kept.opened])\n        return kept.opened.result()\n",
+        "        return await kept.opened\n",
+        "tests/engine/test_resources.py::test_a_canceled_attempt_takes_no_opening_with_it",
+    ),
+    Fault(
+        "an override outlives its block",
+        "hooks.py",
+        "            self._overrides = kept\n",
+        "            pass\n",
+        "tests/engine/test_resources.py::test_an_override_ends_with_its_block_and_nests",
+    ),
+    Fault(
+        "what is around makes a success of a failure",
+        "engine/around.py",
+        "    if failed is not None:\n        raise failed\n",
+        "",
+        "tests/engine/test_around.py::"
+        "test_an_error_that_is_swallowed_is_the_failure_all_the_same[async-error0]",
+    ),
+    Fault(
+        "a cancel does not reach what is around",
+        "engine/around.py",
+        "            attempt.body = attempt.task\n",
+        "            attempt.body = None\n",
+        "tests/engine/test_around.py::test_a_cancel_reaches_what_is_around[after-async]",
+    ),
 ]

@@ -10,7 +10,7 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from benbi.engine.uses import Identity, Uses, current_step
@@ -45,6 +45,8 @@ class Attempt:
     # may be canceled.
     task: asyncio.Task[None] | None = None
     body: asyncio.Task[None] | None = None
+    # Runs the body within what @app.around registered; None where nothing is.
+    around: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]] | None = None
     _stop: str | None = None
     # Made by the first thread that waits for it.
     _stopped: threading.Event | None = None

@@ -41,7 +41,10 @@ async def execute(attempt: Attempt, task: Runnable, context: Any, threads: Threa
         # Before it began: while what is to be replayed was read.
         return stopped
     try:
-        value = await _body(attempt, task, context, threads)
+        if attempt.around is None:
+            value = await _body(attempt, task, context, threads)
+        else:
+            value = await attempt.around(lambda: _body(attempt, task, context, threads))
         outcome = _completed(attempt, task, value)
     except BaseException as error:
         outcome = _judge(attempt, error)

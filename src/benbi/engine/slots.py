@@ -108,9 +108,7 @@ class Slots:
             if attempt.claim.attempt > attempt.claim.first_attempt:
                 attempt.recorded = await self._store.read(recorded, attempt.claim)
             self._set_timeout(running)
-            context = None
-            if task.signature.takes_context:
-                context = self._context_for(task, attempt, self.threads)
+            context = self._context_for(task, attempt, self.threads)
             outcome = await execute(attempt, task, context, self.threads)
         except StoreError as error:
             log.warning("job %s is put off: %s", attempt.claim.job_id, error)
