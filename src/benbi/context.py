@@ -11,7 +11,7 @@ import inspect
 import random as random_numbers
 import uuid as uuids
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -142,7 +142,7 @@ class Context(Facts):
                     if pause is None:
                         raise
                     replay.back_off(self._attempt, step, pause)
-                    await asyncio.sleep(pause)
+                    await self._pause(pause)
                     self._attempt.check()
                 else:
                     text, record, told = replay.completed(self._attempt, step, value)
@@ -150,6 +150,9 @@ class Context(Facts):
                     return step.codec.decode(text)
         finally:
             self._attempt.uses.leave(step.identity)
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     async def _call(
         self,
@@ -200,7 +203,7 @@ class Context(Facts):
 
     async def now(self) -> datetime:
         """The time, recorded: the same on every replay."""
-        return await self.step(_now, name="now")()
+        return await self.step(self._now, name="now")()
 
     async def uuid(self) -> UUID:
         """A random UUID, recorded."""
@@ -279,7 +282,7 @@ class SyncContext(Facts):
 
     def now(self) -> datetime:
         """The time, recorded: the same on every replay."""
-        return self.step(_now, name="now")()
+        return self.step(self._now, name="now")()
 
     def uuid(self) -> UUID:
         """A random UUID, recorded."""
@@ -357,10 +360,6 @@ class _SyncStep(Generic[P, T]):
                 text, record, told = replay.completed(attempt, step, value)
                 written(events=[told], steps=[record], size=len(text))
                 return step.codec.decode(text)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _uuid() -> UUID:

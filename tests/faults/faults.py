@@ -556,4 +556,33 @@ FAULTS = [
         "            attempt.body = None\n",
         "tests/engine/test_around.py::test_a_cancel_reaches_what_is_around[after-async]",
     ),
+    # What users test with.
+    Fault(
+        "advance leaps to its end",
+        "testing/in_memory.py",
+        "                self.clock.move_to(_EPOCH + timedelta(microseconds=due))\n",
+        "                self.clock.move_to(end.now)\n",
+        "tests/engine/test_testing.py::test_the_clock_goes_from_one_due_moment_to_the_next",
+    ),
+    Fault(
+        "a test looks idle while a job is claimed",
+        "engine/worker.py",
+        "    return not pending and not workers.held(view, worker) and",
+        "    return not pending and",
+        "tests/engine/test_testing.py::test_what_is_enqueued_runs_when_the_test_says_so",
+    ),
+    Fault(
+        "a test leaves its app changed",
+        "testing/in_memory.py",
+        "        vars(app).clear()\n        vars(app).update(before)\n",
+        "",
+        "tests/engine/test_testing.py::test_the_app_is_as_it_was_afterwards",
+    ),
+    Fault(
+        "a plain call refuses nothing that a worker refuses",
+        "testing/rehearsal.py",
+        'codec.decode(codec.encode(value, f"the prepared answer to {question!r}"))',
+        "value",
+        "tests/engine/test_testing.py::test_the_rules_of_recording_hold_in_a_plain_call",
+    ),
 ]

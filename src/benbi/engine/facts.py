@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from benbi.engine.attempt import Attempt
 from benbi.engine.resources import Resources
@@ -76,3 +77,7 @@ class Facts:
         claim = self._attempt.claim
         extra = {"job": claim.job_id, "task": claim.task, "attempt": claim.attempt}
         return logging.LoggerAdapter(logging.getLogger("benbi.job"), extra)
+
+    def _now(self) -> datetime:
+        # The clock by which jobs are due: a test may have set it.
+        return datetime.fromtimestamp(self._clock() / 1e6, UTC)

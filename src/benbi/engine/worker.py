@@ -281,6 +281,10 @@ class Worker:
         log.critical("worker %s ends: %s", self.id, why)
         os._exit(70)
 
+    async def idle(self) -> bool:
+        """True where it holds no job, and the database has none for it: tests wait for that."""
+        return await self._store.read(_idle, json.dumps(self.queues), self._task_names, self._n)
+
     def ping(self, answer: Callable[[], None]) -> None:
         call_in_loop(self.loop, answer)
 
@@ -321,3 +325,9 @@ def _look(
         "look", queues=queues, tasks=tasks, fragile=int(fragile), worker=worker
     )
     return pending, canceled, due_at, view.now
+
+
+def _idle(view: Transaction, queues: str, tasks: str, worker: int) -> bool:
+    # In one view: what is claimed but not started yet is neither pending nor in a slot.
+    pending, _, due_at, now = _look(view, queues, tasks, True, worker)
+    return not pending and not workers.held(view, worker) and (due_at is None or due_at > now)

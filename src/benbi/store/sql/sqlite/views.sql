@@ -91,6 +91,18 @@ SELECT EXISTS (SELECT 1 FROM benbi_jobs
 -- name: next_due
 SELECT min(run_at) FROM benbi_jobs WHERE state IN ('scheduled', 'retrying');
 
+-- name: next_change
+-- When something next happens by itself: a test moves its clock from one such moment to the next.
+SELECT min(at) FROM (
+    SELECT min(run_at) AS at FROM benbi_jobs WHERE state IN ('scheduled', 'retrying') AND run_at > :now
+    UNION ALL
+    SELECT min(expires_at) FROM benbi_jobs
+    WHERE expires_at > :now AND state IN ('waiting', 'scheduled', 'pending', 'input_required')
+    UNION ALL
+    SELECT min(q.deadline) FROM benbi_questions AS q JOIN benbi_jobs AS j ON j.n = q.job_n
+    WHERE q.deadline > :now AND q.answered_at IS NULL AND j.state = 'input_required' AND j.generation = q.generation
+);
+
 -- name: neglected
 -- Has anything outlived its time? Upkeep writes only where this says so.
 SELECT EXISTS (SELECT 1 FROM benbi_jobs WHERE state = 'running' AND worker_n IS NOT NULL
