@@ -25,12 +25,13 @@ from benbi.errors import (
     UnknownTask,
 )
 from benbi.handle import JobHandle
-from benbi.job import Event, Job, State
+from benbi.job import Artifact, Event, Job, State
 from benbi.retry import Retry
 from benbi.task import Task, Tool
 from benbi.version import __version__
 
 __all__ = [
+    "Artifact",
     "Benbi",
     "BenbiError",
     "ClaimLost",

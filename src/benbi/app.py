@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from os import PathLike
 from typing import Any, Unpack, cast
 
 from benbi.codec import check_against_schema
@@ -26,7 +27,13 @@ from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.options import CallOptions, Defaults
 from benbi.oversight import Oversight
 from benbi.schedules import Schedules
-from benbi.settings import DEFAULT_GRACE, DEFAULT_SLOTS, check_settings
+from benbi.settings import (
+    DEFAULT_GRACE,
+    DEFAULT_MAX_ARTIFACT,
+    DEFAULT_SLOTS,
+    check_artifacts,
+    check_settings,
+)
 from benbi.store import lifecycle, views
 from benbi.store.database import Transaction
 from benbi.store.sqlite import SqliteDatabase
@@ -43,7 +50,9 @@ class Benbi(Hooks, Oversight, Schedules):
     seconds without a beat after which a worker is taken for dead (all intervals derive from it).
     ``max_payload``: bytes of JSON that arguments, results, steps and partials may have.
     ``durability``: "full" (a commit is on disk before it returns) or "normal" (the last commits
-    may be lost when the machine dies, never when the process does).
+    may be lost when the machine dies, never when the process does). ``artifacts``: the folder of
+    what jobs save, of at most ``max_artifact`` bytes each; None: BENBI_ARTIFACTS, else beside the
+    database.
     """
 
     def __init__(
@@ -54,15 +63,18 @@ class Benbi(Hooks, Oversight, Schedules):
         heartbeat_timeout: float = 10.0,
         max_payload: int = 1_048_576,
         durability: str = "full",
+        artifacts: str | PathLike[str] | None = None,
+        max_artifact: int = DEFAULT_MAX_ARTIFACT,
     ) -> None:
         super().__init__()
         check_settings(url, slots, heartbeat_timeout, max_payload)
+        check_artifacts(artifacts, max_artifact)
         self.slots = slots
         self.heartbeat_timeout = heartbeat_timeout
         self.max_payload = max_payload
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.task = TaskRegistrar(self, self._add)
-        self._connections = Connections(url, durability)
+        self._connections = Connections(url, durability, artifacts, max_artifact)
         self._workers: list[Worker] = []
 
     @property

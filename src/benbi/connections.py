@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benbi.engine.hints import Hints
-from benbi.location import database_for
+from benbi.location import database_for, folder_for
+from benbi.store.files import Files
 from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
 from benbi.wake.poll import Wake
@@ -22,9 +23,17 @@ class Connections:
     ``given_url``: as the app's code says it, None where it does not.
     """
 
-    def __init__(self, url: str | None, durability: str) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        durability: str,
+        artifacts: str | os.PathLike[str] | None,
+        max_artifact: int,
+    ) -> None:
         self.given_url = url
         self.durability = durability
+        self._artifacts = artifacts
+        self._max_artifact = max_artifact
         self._lock = threading.Lock()
         self._database: SqliteDatabase | None = None
         self._store: Store | None = None
@@ -49,10 +58,14 @@ class Connections:
     def _open(self) -> tuple[Store, Hints]:
         with self._lock:
             if self._store is None or self._hints is None:
-                self._store = Store(self.database)
+                self._store = Store(self.database, self._files())
                 self._hints = Hints(self._make_wake)
                 self._store.on_commit.append(self._hints.hint)
             return self._store, self._hints
+
+    def _files(self) -> Files:
+        path = self.database.path
+        return Files(folder_for(self._artifacts, path), limit=self._max_artifact, like=path)
 
     def _make_wake(self) -> Wake | None:
         database = self.database

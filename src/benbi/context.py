@@ -20,6 +20,7 @@ from benbi.engine.facts import Facts
 from benbi.engine.patience import FOR_A_WHILE, pauses
 from benbi.engine.replay import AskOptions, Done, OnChange, Step
 from benbi.engine.resources import Resource
+from benbi.engine.saving import Saving, SyncSaving
 from benbi.engine.threads import QUITS
 from benbi.engine.uses import current_step
 from benbi.options import Duration
@@ -30,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Context(Facts):
+class Context(Facts, Saving):
     """An async task's view of its job. First parameter of the task, annotated ``Context``."""
 
     async def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -231,7 +232,7 @@ class Context(Facts):
             task.add_done_callback(branches.discard)
 
 
-class SyncContext(Facts):
+class SyncContext(Facts, SyncSaving):
     """A sync task's view of its job: the same names, blocking. The task runs in a thread."""
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:

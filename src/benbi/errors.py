@@ -11,6 +11,8 @@
     │   ├── InvalidArguments
     │   ├── NotEncodable            a value that JSON can not carry, with the path to it
     │   ├── PayloadTooLarge
+    │   ├── ArtifactTooLarge
+    │   ├── ArtifactNotFound        the job has none of that name, or its file is not here
     │   ├── IdempotencyConflict     the same key, other arguments
     │   ├── JobNotFound             missing and foreign look alike
     │   ├── ScheduleNotFound        no process has registered such a schedule
@@ -101,11 +103,26 @@ class PayloadTooLarge(Refused):
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(
             f"{what}: {size:,} bytes of JSON, over the limit of {limit:,}; store large data "
-            "elsewhere (a file, a table, object storage) and pass a reference to it, "
+            "elsewhere (ctx.save, a table, object storage) and pass a reference to it, "
             "or raise Benbi(max_payload=…)"
         )
         self.size = size
         self.limit = limit
+
+
+class ArtifactTooLarge(Refused):
+    """A file over the limit; nothing of it was kept."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"artifact {name!r} is over the limit of {limit:,} bytes; store it elsewhere, "
+            "or raise Benbi(max_artifact=…)"
+        )
+        self.limit = limit
+
+
+class ArtifactNotFound(Refused):
+    """The job has no artifact of that name, or its file is not where this process looks."""
 
 
 class IdempotencyConflict(Refused):

@@ -228,6 +228,27 @@ class ErrorRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a job saved: its name within the job, bytes, SHA-256 in hexadecimal."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One record that was logged inside a job. ``number`` counts those of its attempt, from 1."""
+
+    number: int
+    attempt: int
+    at: datetime
+    level: str
+    logger: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What a job asks a person. ``schema`` is the JSON schema of the answer."""
 

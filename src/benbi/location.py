@@ -32,6 +32,15 @@ def database_for(url: str | None, *, durability: str) -> SqliteDatabase:
     return SqliteDatabase(named, durability=durability)
 
 
+def folder_for(artifacts: str | os.PathLike[str] | None, database: Path | None) -> Path | None:
+    """The folder of artifacts. ``artifacts`` None: BENBI_ARTIFACTS, else beside the database;
+    None for ``:memory:``, whose artifacts go with the process."""
+    named = artifacts or os.environ.get("BENBI_ARTIFACTS")
+    if named:
+        return Path(named).expanduser().absolute()
+    return None if database is None else database.with_name(f"{database.name}-artifacts")
+
+
 def state_directory(*, make: bool = False) -> Path:
     """The user's directory for state: where jobs are kept unless a URL says otherwise."""
     if sys.platform == "darwin":

@@ -13,10 +13,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from benbi.answers import answer_text
+from benbi.artifacts import ArtifactOperations
 from benbi.engine.hints import Hints
 from benbi.engine.tail import EVERY_JOB, Tail
 from benbi.errors import AnswerRefused
 from benbi.job import FINAL, CatalogueEntry, Event, Job
+from benbi.logs import LogOperations
 from benbi.loops import refuse_in_loop
 from benbi.store import moves, views
 from benbi.store.check import Finding, check
@@ -28,7 +30,7 @@ from benbi.store.store import Store
 SYNC_POLL_SECONDS = 0.05
 
 
-class Operations:
+class Operations(ArtifactOperations, LogOperations):
     """The operations on jobs that exist already. ``Benbi`` adds making and running them."""
 
     @property

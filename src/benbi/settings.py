@@ -11,6 +11,8 @@ DEFAULT_SLOTS = 20
 DEFAULT_GRACE = 30.0
 SHORTEST_HEARTBEAT = 0.5
 SMALLEST_PAYLOAD = 1024
+# 1 GiB.
+DEFAULT_MAX_ARTIFACT = 1_073_741_824
 
 
 class Setting(NamedTuple):
@@ -42,3 +44,11 @@ def check_settings(
         )
     if not isinstance(max_payload, int) or max_payload < SMALLEST_PAYLOAD:
         raise ConfigurationError(f"max_payload={max_payload!r}: {SMALLEST_PAYLOAD} bytes or more")
+
+
+def check_artifacts(artifacts: object, max_artifact: object) -> None:
+    """Raises ConfigurationError, which names the setting and what it may be."""
+    if not isinstance(artifacts, str | os.PathLike | None):
+        raise ConfigurationError(f"artifacts={artifacts!r}: a folder, as text or a Path")
+    if not isinstance(max_artifact, int) or isinstance(max_artifact, bool) or max_artifact < 1:
+        raise ConfigurationError(f"max_artifact={max_artifact!r}: 1 byte or more")

@@ -304,6 +304,8 @@ OURS = {
     "InvalidArguments": "permanent",
     "NotEncodable": "permanent",
     "PayloadTooLarge": "permanent",
+    "ArtifactTooLarge": "permanent",
+    "ArtifactNotFound": "permanent",
     "IdempotencyConflict": "permanent",
     "JobNotFound": "permanent",
     "ScheduleNotFound": "permanent",

@@ -1,4 +1,4 @@
-"""What ``--json`` prints: one document on stdout, or one a line for ``jobs watch``.
+"""What ``--json`` prints: one document on stdout, or one a line for ``jobs watch`` and ``logs``.
 
 The field names are those of ``Job``, ``Question``, ``Progress``, ``ErrorRecord``, ``Event`` and
 ``Schedule``; times are ISO 8601 in UTC. Fields may be added, the names stay.

@@ -16,6 +16,9 @@ from benbi.fleet import Explanation
 from benbi.job import Event, Job, State
 
 app = App(name="jobs", help="Look at jobs and change their course.")
+app.command("benbi.cli.kept:artifacts", name="artifacts", help="List the files that a job saved.")
+app.command("benbi.cli.kept:save", name="save", help="Save one of a job's files here.")
+app.command("benbi.cli.kept:logs", name="logs", help="Show what a job logged.")
 
 # The newest ones; jobs watch shows all, without holding them in memory.
 _EVENTS_SHOWN: Final = 1_000

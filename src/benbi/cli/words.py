@@ -77,6 +77,8 @@ def event(entry: Event) -> str:
         case {"name": name, "use": use, **failure} if entry.type.startswith("step_"):
             parts.append(name if use == "#1" else f"{name} {use}")
             parts += _failure(failure)
+        case {"name": name, "size": size} if entry.type == "artifact_saved":
+            parts.append(f"{name} ({number(size)} bytes)")
         case {"type": _, "message": _, "kind": _} as failure:
             parts += [entry.reason or "", *_failure(failure)]
         case None:

@@ -10,9 +10,10 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from benbi.engine.joblog import FLUSH_SECONDS, Lines
 from benbi.engine.uses import Identity, Uses, current_step
 from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspend
 from benbi.job import Claim
@@ -66,6 +67,8 @@ class Attempt:
     _told_at = 0.0
     _flush_planned = False
     _partials = 0
+    _lines: Lines | None = None
+    _logged_at = 0.0
 
     def __init__(
         self,
@@ -86,6 +89,10 @@ class Attempt:
         self._loop = loop
         self._interrupt = interrupt
         self._lock = threading.Lock()
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     @property
     def uses(self) -> Uses:
@@ -153,6 +160,7 @@ class Attempt:
         *,
         events: Sequence[Told] = (),
         steps: Sequence[StepRecord] = (),
+        also: Sequence[tuple[str, Mapping[str, Any]]] = (),
         loop: asyncio.AbstractEventLoop | None = None,
         size: int = 0,
     ) -> Ticket:
@@ -161,20 +169,27 @@ class Attempt:
             if self._ended:
                 # What the body left behind goes on; the finish is the claim's last write.
                 raise Abandon("ended")
-            return self._store.record(self._next(events, steps), size, loop)
+            write = self._next(events, steps)
+            write.also = (*write.also, *also)
+            return self._store.record(write, size, loop)
 
     def final_write(self, decision: Decision) -> Write:
         """The finish; it carries whatever progress is still pending."""
         with self._lock:
-            write = self._next(steps=self._suspending_steps)
+            write = self._next(steps=self._suspending_steps, last=True)
             write.questions = self._asked
             write.decision = decision
             return write
 
-    def _next(self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = ()) -> Write:
+    def _next(
+        self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = (), last: bool = False
+    ) -> Write:
         self._number += 1
         write = Write(self.claim, self._number, (*self._events, *events), steps)
         write.progress, self._events, self._snapshot = self._snapshot, (), None
+        if self._lines is not None and (last or self._log_is_due()):
+            self._logged_at = time.monotonic()
+            write.also = self._lines.taken()
         return write
 
     def hear(self, ticket: Ticket) -> None:
@@ -234,11 +249,30 @@ class Attempt:
 
         call_in_loop(self._loop, self._loop.call_later, delay, self.flush)
 
+    def logged(self, record: logging.LogRecord) -> None:
+        """Keeps what was logged inside the job. Without the lock: who holds it may log, too."""
+        if self._ended:
+            return
+        if self._lines is None:
+            self.__dict__.setdefault("_lines", Lines())
+        assert self._lines is not None
+        self._lines.add(record)
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._plan_flush(FLUSH_SECONDS)
+
+    def _log_is_due(self) -> bool:
+        # A timer may be a little early, and there is no other after it.
+        return time.monotonic() - self._logged_at > 0.9 * FLUSH_SECONDS
+
     def flush(self) -> None:
-        """Hands pending progress to the store without waiting."""
+        """Hands pending progress, and what was logged, to the store without waiting."""
         with self._lock:
             self._flush_planned = False
-            if self._ended or self.stop or (not self._events and self._snapshot is None):
+            news = self._events or self._snapshot is not None
+            if not news and self._lines is not None:
+                news = self._log_is_due() and self._lines.waiting
+            if self._ended or self.stop or not news:
                 return
             self._store.post(self._next(), self.hear)
 

@@ -18,12 +18,15 @@ from benbi.engine.schedule import Scheduler
 from benbi.errors import StoreError
 from benbi.job import KEEP_FAILED, KEEP_OTHERS
 from benbi.store import moves, workers
+from benbi.store.artifacts import sweep
 from benbi.store.database import Transaction
 from benbi.store.store import Store
 
 log = logging.getLogger("benbi.upkeep")
 
 PRUNE_SECONDS = 30.0
+# How often files are looked for that no artifact records.
+SWEEP_SECONDS = 600.0
 # How long after the grace anyone may end a job whose own worker should have.
 ALLOWANCE_SECONDS = 2.0
 TIMEOUT_RETRY_SECONDS = 1.0
@@ -93,6 +96,7 @@ class Upkeep:
         self._on_claimable = on_claimable
         self._prune_after = 0
         self._prune_at = time.monotonic() + PRUNE_SECONDS
+        self._sweep_at = time.monotonic() + PRUNE_SECONDS
 
     async def run(self) -> None:
         """Runs until it is canceled. A fault in one round is logged; the next round comes."""
@@ -125,6 +129,9 @@ class Upkeep:
             self._on_claimable()
         if time.monotonic() >= self._prune_at:
             await self._prune()
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + SWEEP_SECONDS
+            await asyncio.to_thread(sweep, self._store)
 
     async def promote(self) -> None:
         """Makes due jobs pending, in stretches."""
@@ -157,6 +164,8 @@ class Upkeep:
         stretch = await self._store.write(
             moves.prune, self._prune_after, int(KEEP_FAILED * 1e6), int(KEEP_OTHERS * 1e6)
         )
+        if stretch.files:
+            await asyncio.to_thread(self._store.files.remove, stretch.files)
         self._prune_after = stretch.after
         self._prune_at = time.monotonic() + (1.0 if stretch.after else PRUNE_SECONDS)
 

@@ -30,6 +30,7 @@ class Uses:
         self._open: dict[Identity, Identity] = {}
         self._open_places: set[Identity] = set()
         self._recorded: dict[Identity, StepRecord] = {}
+        self._saved: dict[str, Identity] = {}
 
     def enter(self, kind: str, name: str, key: str | None) -> Identity:
         """The identity of this use. StepNameRepeated where one like it is not finished yet."""
@@ -59,6 +60,16 @@ class Uses:
         with self._lock:
             for place in [place for place in self._counts if place[2].startswith(scope)]:
                 del self._counts[place]
+
+    def take_name(self, name: str, identity: Identity) -> bool:
+        """False where another use of this attempt saves, or saved, under that name."""
+        with self._lock:
+            return self._saved.setdefault(name, identity) == identity
+
+    def give_name_back(self, name: str) -> None:
+        """Nothing was saved under it after all."""
+        with self._lock:
+            self._saved.pop(name, None)
 
     def remember(self, record: StepRecord) -> None:
         """Keeps a step recorded by this attempt, where a later call may be the same use."""

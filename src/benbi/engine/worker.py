@@ -14,9 +14,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from benbi.engine.attempt import Attempt
+from benbi.engine.attempt import Attempt, current
 from benbi.engine.beat import Heart
 from benbi.engine.hints import Hints
+from benbi.engine.joblog import watch
 from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
@@ -102,6 +103,7 @@ class Worker:
         Returns the number of jobs whose code did not stop.
         """
         self._stop = stop
+        watch(current)
         await self._register()
         unsubscribe = self._hints.subscribe(self._news.set)
         upkeep = Upkeep(

@@ -7,7 +7,7 @@ ids are made by the caller, a claim call has its own token, a claim's writes are
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -68,6 +68,8 @@ class Write:
     questions: Sequence[Asked] = ()
     progress: tuple[float, float | None, str] | None = None
     decision: Decision | None = None
+    # What else is recorded with it: named statements and their values.
+    also: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
 
 class Accepted(NamedTuple):
@@ -260,6 +262,8 @@ def _record(tx: Transaction, item: Write, seq: int) -> None:
             now=tx.now,
             **step._asdict(),
         )
+    for statement, values in item.also:
+        tx.rows(statement, n=n, attempt=attempt, now=tx.now, **values)
     if item.progress is not None:
         done, total, message = item.progress
         tx.rows("progress", n=n, done=done, total=total, message=message, now=tx.now)
@@ -279,7 +283,7 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
         state, reason, seq = found
         decision, n, attempt = item.decision, item.claim.n, item.claim.attempt
         assert decision is not None
-        if item.events or item.steps or item.progress is not None:
+        if item.events or item.steps or item.also or item.progress is not None:
             _record(tx, item, seq - 1)
         stands = state == decision.state
         if stands and decision.data is not None:

@@ -75,6 +75,7 @@ def again(tx: Transaction, job: Found, attempts: int, losses: int, fresh: bool) 
     tx.rows("forget_result", n=job.n)
     if fresh:
         tx.rows("prune_progress", n=job.n)
+        tx.rows("forget_artifacts", n=job.n)
     tell(tx, moved, "pending", "by_hand")
 
 
@@ -139,10 +140,14 @@ def stop_overrun(tx: Transaction, allowance: int, delay: int) -> list[int]:
 
 
 class Stretch(NamedTuple):
-    """Where the next pass of retention goes on; 0 after the last row."""
+    """Where the next pass of retention goes on; 0 after the last row.
+
+    ``files``: the stored artifacts that nothing records any more.
+    """
 
     after: int
     removed: int
+    files: tuple[str, ...] = ()
 
 
 def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Stretch:
@@ -156,19 +161,24 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
         keep_other=keep_other,
     )
     gone: list[tuple[Any, ...]] = [(n,) for n, over in rows if over]
+    files: list[Row] = []
     if gone:
+        for found in tx.each("prune_artifacts", gone):
+            files += found
         for part in (
             "events",
             "steps",
             "questions",
             "progress",
+            "logs",
             "arguments",
             "results",
             "edges",
             "job",
         ):
             tx.many(f"prune_{part}", gone)
-    return Stretch(rows[-1][0] if len(rows) == STRETCH else 0, len(gone))
+    after = rows[-1][0] if len(rows) == STRETCH else 0
+    return Stretch(after, len(gone), tuple(file for (file,) in files))
 
 
 def _error(type: str, message: str, kind: str) -> str:

@@ -20,6 +20,7 @@ from benbi.store import lifecycle, workers
 from benbi.store.batcher import Batcher, Lane, Ticket
 from benbi.store.crash import crash_point
 from benbi.store.database import Database, Session, Transaction
+from benbi.store.files import Files
 from benbi.store.lifecycle import Accepted, Write
 from benbi.store.migrate import migrate
 
@@ -38,8 +39,10 @@ ROW_BYTES = 256
 class Store:
     """Jobs in one database. Opened by the first use; safe in threads and in several loops."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, files: Files | None = None) -> None:
         self.database = database
+        # Where artifacts are kept; without a folder of its own they go with the process.
+        self.files = files or Files(None)
         self._lock = threading.Lock()
         self._writer: Session | None = None
         self._idle_readers: list[Session] = []
@@ -85,6 +88,7 @@ class Store:
         """Commits what is queued and disconnects."""
         with self._lock:
             self._closed = True
+            self.files.close()
             if self._writer is None:
                 self._readers.shutdown(wait=False)
                 return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 from typing import Literal
 
-from benbi import Benbi, Context, Skip, SyncContext
+from benbi import Artifact, Benbi, Context, Skip, SyncContext
 
 app = Benbi()
 
@@ -38,6 +39,16 @@ async def analyse(ctx: Context, rounds: int, gate: str = "") -> dict[str, int]:
 
 def square(number: int) -> int:
     return number * number
+
+
+@app.task
+async def reports(ctx: Context, gate: str = "") -> Artifact:
+    """Saves a file and logs; goes on once the file ``gate`` exists."""
+    logging.getLogger("shop").info("1 row")
+    while gate and not Path(gate).exists():
+        await asyncio.sleep(0.02)
+    logging.getLogger("shop").warning("\x1b[31mno red ink")
+    return await ctx.save("report.csv", b"name,price\nkite,9\n")
 
 
 @app.task(retry=1)

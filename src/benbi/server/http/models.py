@@ -161,6 +161,42 @@ class ExplanationView(View):
     details: dict[str, Any]
 
 
+class ArtifactView(View):
+    name: str
+    size: int
+    sha256: str
+    link: str
+
+
+class ArtifactsView(View):
+    """``link`` is a download."""
+
+    job_id: str
+    artifacts: list[ArtifactView]
+
+
+class LogsQuery(Strict):
+    """``attempt``: none is the newest that logged anything."""
+
+    attempt: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+
+
+class LogLineView(View):
+    number: int
+    attempt: int
+    at: datetime
+    level: str
+    logger: str
+    message: str
+
+
+class LogsView(View):
+    """The last 64 KiB of the attempt, oldest first."""
+
+    job_id: str
+    lines: list[LogLineView]
+
+
 class ProblemView(View):
     """RFC 9457; some kinds have more members, named in their ``detail``."""
 

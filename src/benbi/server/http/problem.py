@@ -21,6 +21,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 # The first class that fits decides; what is not listed is a fault of ours.
 _STATUSES: Final[tuple[tuple[type[errors.BenbiError], int], ...]] = (
     (errors.JobNotFound, 404),
+    (errors.ArtifactNotFound, 404),
     (errors.IdempotencyConflict, 409),
     (errors.NotPermitted, 409),
     (errors.AnswerRefused, 409),

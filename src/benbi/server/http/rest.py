@@ -13,13 +13,14 @@ from fastapi import APIRouter, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from benbi.errors import BenbiError, JobNotFound, StoreError
 from benbi.job import Job, State
 from benbi.server.http import models
 from benbi.server.http.auth import owner_of_scope, route_path
 from benbi.server.http.closing import Closing
+from benbi.server.http.download import download
 from benbi.server.http.health import Health
 from benbi.server.http.mcp_path import PATH
 from benbi.server.http.problem import MEDIA_TYPE, problem, problem_of
@@ -69,6 +70,14 @@ class Rest:
         )
         add("/api/jobs/{job_id}/result", self.result, response_model=Any, summary="Its result")
         add("/api/jobs/{job_id}/explain", self.explain, summary="Why it is not running")
+        add("/api/jobs/{job_id}/artifacts", self.artifacts, summary="The files that it saved")
+        add(
+            "/api/jobs/{job_id}/artifacts/{name}",
+            self.artifact,
+            response_class=FileResponse,
+            summary="One of them, as a download",
+        )
+        add("/api/jobs/{job_id}/logs", self.logs, summary="What it logged")
         add("/api/jobs/{job_id}/cancel", self.cancel, methods=["POST"], summary="Cancel it")
         add("/api/jobs/{job_id}/answer", self.answer, methods=["POST"], summary="Answer it")
         add("/api/jobs/{job_id}/retry", self.retry, methods=["POST"], summary="Run it again")
@@ -174,6 +183,30 @@ class Rest:
     async def explain(self, request: Request, job_id: str) -> models.ExplanationView:
         found = await self._app.explain(_job_id(job_id), owner=_owner(request))
         return models.ExplanationView.model_validate(found)
+
+    async def artifacts(self, request: Request, job_id: str) -> models.ArtifactsView:
+        found = await self._app.artifacts(_job_id(job_id), owner=_owner(request))
+        here = f"{_address(request, _job_id(job_id))}/artifacts"
+        return models.ArtifactsView(
+            job_id=_job_id(job_id),
+            artifacts=[
+                models.ArtifactView(**asdict(artifact), link=f"{here}/{quote(artifact.name)}")
+                for artifact in found
+            ],
+        )
+
+    async def artifact(self, request: Request, job_id: str, name: str) -> Response:
+        artifact, path = await self._app.artifact_path(_job_id(job_id), name, owner=_owner(request))
+        return download(artifact, path)
+
+    async def logs(
+        self, request: Request, job_id: str, query: Annotated[models.LogsQuery, Query()]
+    ) -> models.LogsView:
+        found = await self._app.logs(_job_id(job_id), attempt=query.attempt, owner=_owner(request))
+        return models.LogsView(
+            job_id=_job_id(job_id),
+            lines=[models.LogLineView.model_validate(line) for line in found],
+        )
 
     async def cancel(
         self,
@@ -289,7 +322,8 @@ def _view(request: Request, job: Job) -> models.JobView:
     record = asdict(job)
     if record["error"] and _owner(request) is not None:
         record["error"]["traceback"] = ""
-    links = {"self": here, "events": f"{here}/events", "result": f"{here}/result"}
+    parts = ("events", "result", "artifacts", "logs")
+    links = {"self": here} | {part: f"{here}/{part}" for part in parts}
     return models.JobView.model_validate(record | {"links": links})
 
 

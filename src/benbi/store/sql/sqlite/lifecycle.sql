@@ -132,6 +132,25 @@ ON CONFLICT (job_n, generation, kind, name, use) DO UPDATE
 SET fingerprint = excluded.fingerprint, state = excluded.state, tries = excluded.tries,
     attempt = excluded.attempt, at = excluded.at, result = excluded.result, error = excluded.error;
 
+-- name: artifact
+-- A name is saved once in a generation; that is decided before anything is written.
+INSERT INTO benbi_artifacts (job_n, name, attempt, size, sha256, file, at)
+VALUES (:n, :name, :attempt, :size, :sha256, :file, :now)
+ON CONFLICT (job_n, name) DO UPDATE
+SET attempt = excluded.attempt, size = excluded.size, sha256 = excluded.sha256,
+    file = excluded.file, at = excluded.at;
+
+-- name: log
+-- The last piece grows until it is full; the fence keeps a repetition from adding to it twice.
+INSERT INTO benbi_logs (job_n, attempt, piece, body) VALUES (:n, :attempt, :piece, :body)
+ON CONFLICT (job_n, attempt, piece) DO UPDATE SET body = body || excluded.body;
+
+-- name: trim_log
+DELETE FROM benbi_logs WHERE job_n = :n AND attempt = :attempt AND piece < :piece;
+
+-- name: forget_logs
+DELETE FROM benbi_logs WHERE job_n = :n AND attempt <= :attempt - :kept;
+
 -- name: question
 INSERT INTO benbi_questions (job_n, generation, key, fingerprint, prompt, schema, default_answer, asked_at, deadline)
 VALUES (:n, :generation, :key, :fingerprint, :prompt, :schema, :default_answer, :now, :now + :timeout)
@@ -216,6 +235,9 @@ SET state = 'pending', reason = 'by_hand', finished_at = NULL, cancel_requested_
     last_seq = last_seq + 1
 WHERE n = :n AND state IN ('failed', 'canceled', 'skipped')
 RETURNING n, last_seq, attempt;
+
+-- name: forget_artifacts
+DELETE FROM benbi_artifacts WHERE job_n = :n;
 
 -- name: forget_result
 DELETE FROM benbi_results WHERE n = :n;
@@ -322,6 +344,11 @@ DELETE FROM benbi_steps WHERE job_n = :n;
 DELETE FROM benbi_questions WHERE job_n = :n;
 -- name: prune_progress
 DELETE FROM benbi_progress WHERE job_n = :n;
+-- name: prune_artifacts
+-- Their files go after the commit.
+DELETE FROM benbi_artifacts WHERE job_n = :n RETURNING file;
+-- name: prune_logs
+DELETE FROM benbi_logs WHERE job_n = :n;
 -- name: prune_arguments
 DELETE FROM benbi_arguments WHERE n = :n;
 -- name: prune_results

@@ -54,6 +54,26 @@ SELECT body FROM benbi_arguments WHERE n = :n;
 -- name: result_of
 SELECT body FROM benbi_results WHERE n = :n;
 
+-- name: logs_of
+-- Of one attempt; NULL: of the newest that logged anything.
+SELECT attempt, body FROM benbi_logs
+WHERE job_n = :n AND attempt = coalesce(:attempt, (SELECT max(attempt) FROM benbi_logs WHERE job_n = :n))
+ORDER BY piece;
+
+-- name: logged_since
+SELECT attempt, body FROM benbi_logs WHERE job_n = :n AND attempt >= :attempt ORDER BY attempt, piece;
+
+-- name: artifacts_of
+SELECT name, size, sha256, file FROM benbi_artifacts WHERE job_n = :n ORDER BY at, name;
+
+-- name: artifact_prefix
+SELECT prefix FROM benbi_artifact_prefix;
+
+-- name: recorded_files
+-- A row that outlived its job (older code pruned it) keeps no file.
+SELECT a.file FROM benbi_artifacts AS a JOIN benbi_jobs AS j ON j.n = a.job_n
+WHERE a.file IN (SELECT value FROM json_each(:files));
+
 -- name: events_of
 SELECT seq, type, reason, attempt, at, data FROM benbi_events
 WHERE job_n = :n AND seq > :after ORDER BY seq LIMIT :most;
