@@ -27,6 +27,7 @@ from benbi.errors import (
 from benbi.handle import JobHandle
 from benbi.job import Artifact, Event, Job, State
 from benbi.retry import Retry
+from benbi.secret import Secret
 from benbi.task import Task, Tool
 from benbi.version import __version__
 
@@ -51,6 +52,7 @@ __all__ = [
     "Permanent",
     "Refused",
     "Retry",
+    "Secret",
     "Skip",
     "Snooze",
     "State",

@@ -14,6 +14,7 @@ from benbi.codec import check_against_schema
 from benbi.connections import Connections
 from benbi.engine.enqueue import MOST_ATOMIC, connection_of, published, row_of, rows_of
 from benbi.engine.hints import Hints
+from benbi.engine.opening import readable
 from benbi.engine.publish import publish_tasks
 from benbi.engine.resources import Resources
 from benbi.engine.threads import Threads
@@ -27,6 +28,7 @@ from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.options import CallOptions, Defaults
 from benbi.oversight import Oversight
 from benbi.schedules import Schedules
+from benbi.secret import secrets_in
 from benbi.settings import (
     DEFAULT_GRACE,
     DEFAULT_MAX_ARTIFACT,
@@ -51,8 +53,7 @@ class Benbi(Hooks, Oversight, Schedules):
     ``max_payload``: bytes of JSON that arguments, results, steps and partials may have.
     ``durability``: "full" (a commit is on disk before it returns) or "normal" (the last commits
     may be lost when the machine dies, never when the process does). ``artifacts``: the folder of
-    what jobs save, of at most ``max_artifact`` bytes each; None: BENBI_ARTIFACTS, else beside the
-    database.
+    what jobs save, at most ``max_artifact`` bytes each; None: BENBI_ARTIFACTS, else by the file.
     """
 
     def __init__(
@@ -250,11 +251,11 @@ class Benbi(Hooks, Oversight, Schedules):
         if entry is None:
             task = self._names()[name]
             name, defaults = task.name, task.defaults
-            text = task.signature.encode_mapping(arguments)
+            text, secrets = task.signature.encode_mapping(arguments), task.signature.secrets
         else:
-            defaults = Defaults(**entry.defaults)
+            defaults, secrets = Defaults(**entry.defaults), secrets_in(entry.arguments_schema)
             text = check_against_schema(name, entry.arguments_schema, arguments)
-        return wanted, row_of(name, defaults, text, wanted, self.max_payload)
+        return wanted, row_of(name, defaults, text, wanted, self.max_payload, secrets)
 
     def handle(self, job_id: str) -> JobHandle[Any]:
         """A handle on a job by its id; results are plain JSON values."""
@@ -285,9 +286,9 @@ class Benbi(Hooks, Oversight, Schedules):
         ``queues`` None: those of the app's tasks. Returns the number of jobs whose code did not
         stop: with any of them left, end the process (``os._exit``) rather than wait for threads.
         """
-        names = self._names()
+        names = readable(self._names())
         if not names:
-            raise ConfigurationError("this app has no tasks: nothing to work on")
+            raise ConfigurationError("this app has no tasks that this process can run")
         if slots is not None and slots < 1:
             raise ConfigurationError(f"slots={slots}: 1 or more")
         resources = Resources(self.effective)

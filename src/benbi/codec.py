@@ -26,6 +26,7 @@ from benbi.definition import ContextKind, Definition, Parameter, read_definition
 from benbi.errors import InvalidArguments, NotEncodable, Refused, TaskDefinitionError
 from benbi.fingerprint import arguments_hash, fingerprint
 from benbi.roundtrip import TROUBLE, Fault, path_text, type_name, unwritable
+from benbi.secret import IN_SCHEMA
 
 __all__ = [
     "Codec",
@@ -53,6 +54,11 @@ class Codec(Generic[T]):
     def __init__(self, annotation: Any) -> None:
         self._compiled = Compiled(annotation)
         self._nullable = self._compiled.traits.nullable
+        if self._compiled.traits.secret:
+            raise TaskDefinitionError(
+                f"{type_name(annotation)} holds a Secret, but only a task's arguments are "
+                "encrypted: results, steps and answers are stored as they are; use another type"
+            )
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -124,11 +130,17 @@ class Signature:
         self.parameters: tuple[str, ...] = tuple(parameter.name for parameter in own)
         self.result: Codec[Any] = _result_codec(name, definition.returns)
         self._compiled = _compiled_arguments(name, own)
+        # An argument that holds a secret is encrypted whole.
+        self.secrets: frozenset[str] = _secrets(name, own, self._compiled)
         self._exact = self._compiled.traits.exact
         self._positional = tuple(parameter.name for parameter in own if parameter.positional)
         self._required = frozenset(parameter.name for parameter in own if parameter.required)
         self._defaults = {p.name: p.default for p in own if not p.required}
-        self._default_data = {p.name: _default_data(name, p) for p in own if not p.required}
+        self._default_data = {
+            p.name: None if p.name in self.secrets else _default_data(name, p)
+            for p in own
+            if not p.required
+        }
         self._bare = None if self._required else self._encode(dict(self._defaults))
 
     @functools.cached_property
@@ -137,6 +149,8 @@ class Signature:
         schema = self._compiled.schema
         for name, data in self._default_data.items():
             schema["properties"][name]["default"] = data
+        for name in self.secrets:
+            schema["properties"][name][IN_SCHEMA] = True
         return schema
 
     def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -207,24 +221,23 @@ class Signature:
                 pass
         proved = self._compiled.proved(checked)
         if isinstance(proved, Fault):
-            path = path_text(proved.path, root="")
-            raise InvalidArguments(self.name, [(path, proved.problem)])
+            path, problem = path_text(proved.path, root=""), proved.problem
+            if proved.path and proved.path[0] in self.secrets:
+                path, problem = str(proved.path[0]), "can not be carried by JSON"
+            raise InvalidArguments(self.name, [(path, problem)])
         return proved
 
     def _invalid(self, error: ValidationError) -> InvalidArguments:
         known = ", ".join(self.parameters) or "no arguments"
-        return InvalidArguments(
-            self.name,
-            [
-                (
-                    path_text(path, root=""),
-                    f"{problem}; it takes {known}"
-                    if problem == "unknown" and len(path) == 1
-                    else problem,
-                )
-                for path, problem in problems_of(error)
-            ],
-        )
+        problems: list[tuple[str, str]] = []
+        for path, problem in problems_of(error):
+            if path and path[0] in self.secrets and problem != "missing":
+                # The words of a validator, or a key, may hold the value.
+                path, problem = path[:1], "does not fit its type (why is not shown: a secret)"
+            elif problem == "unknown" and len(path) == 1:
+                problem = f"{problem}; it takes {known}"
+            problems.append((path_text(path, root=""), problem))
+        return InvalidArguments(self.name, problems)
 
 
 def compile_signature(fn: Callable[..., Any], *, name: str) -> Signature:
@@ -288,6 +301,20 @@ def _compiled_arguments(task: str, parameters: Iterable[Parameter]) -> Compiled:
         for parameter in parameters:
             _refuse_parameter(task, parameter)
         refuse(task, str(error))
+
+
+def _secrets(task: str, parameters: Iterable[Parameter], whole: Compiled) -> frozenset[str]:
+    if not whole.traits.secret:
+        return frozenset()
+    found = [each for each in parameters if Compiled(each.annotation).traits.secret]
+    for parameter in found:
+        if not parameter.required and parameter.default is not None:
+            refuse(
+                task,
+                f"parameter {parameter.name!r} holds a secret, and its default would stand in the "
+                "code and in schemas; make it required, or None",
+            )
+    return frozenset(parameter.name for parameter in found)
 
 
 def _refuse_alias(task: str, parameter: Parameter) -> None:

@@ -17,6 +17,7 @@ from pydantic.errors import (
 
 from benbi.errors import TaskDefinitionError
 from benbi.roundtrip import TROUBLE, Fault, difference, sort_sets, type_name, unwritable
+from benbi.secret import is_secret
 
 # NaN is refused where a value is checked; where it is not, it stays visible in the text.
 CONFIG: Final = ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants")
@@ -37,6 +38,7 @@ class Traits:
     ``exact``: a checked value comes back equal without proof. ``nullable``: None is a value.
     ``sets``: the text needs an order. ``aliases``: fields are read by name as well as by alias;
     ``by_alias``: they are written under their alias, unless reading would not know it.
+    ``secret``: some part is marked as one.
     """
 
     exact: bool = True
@@ -44,6 +46,7 @@ class Traits:
     sets: bool = False
     aliases: bool = False
     by_alias: bool = True
+    secret: bool = False
 
 
 class Compiled:
@@ -168,6 +171,7 @@ def _traits_of(annotation: Any, core: Any) -> Traits:
             raise _no_form(annotation, None)
         traits.exact = traits.exact and _is_exact(node)
         traits.sets = traits.sets or kind in ("set", "frozenset")
+        traits.secret = traits.secret or is_secret(node)
         _look_at_aliases(node, traits)
     return traits
 

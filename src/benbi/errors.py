@@ -31,6 +31,7 @@
     ├── ReplayError                 a bug in a task that replay brought to light
     │   ├── StepChanged             a recorded step has another fingerprint
     │   └── StepNameRepeated        two unfinished steps of one name need key=
+    ├── SecretUnreadable            a job's secrets were encrypted with a key that is not here
     ├── UseWait                     job.result() inside a job would hold its slot
     └── StoreError                  the database said no
         ├── StoreBusy               it did not take the write in time; nothing was stored
@@ -227,6 +228,10 @@ class StepChanged(ReplayError):
 
 class StepNameRepeated(ReplayError):
     """Two unfinished steps share a name: tell them apart with ``key=``."""
+
+
+class SecretUnreadable(BenbiError):
+    """A job's secrets were encrypted with a key that this worker does not have."""
 
 
 class UseWait(BenbiError):

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 
 from benbi.roundtrip import TROUBLE, fields_of, type_name
+from benbi.secret import hash_key
 
 
 def arguments_hash(text: str) -> bytes:
@@ -33,7 +34,7 @@ def fingerprint(qualified_name: str, args: tuple[Any, ...], kwargs: Mapping[str,
     except TROUBLE:
         named = {name: _by_value_or_type(value) for name, value in kwargs.items()}
         arguments = _by_value([[_by_value_or_type(value) for value in args], named])
-    return _digest(f"{qualified_name}{arguments}")
+    return _digest(f"{qualified_name}{arguments}", hash_key())
 
 
 def _number(text: str) -> float | int:
@@ -41,8 +42,9 @@ def _number(text: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _digest(text: str, key: bytes = b"") -> bytes:
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16, key=key).digest()
 
 
 def _by_value(value: Any) -> str:

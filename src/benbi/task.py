@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import (
     TYPE_CHECKING,
@@ -92,7 +92,8 @@ class Call:
     """A call that was checked but not enqueued. ``arguments`` is canonical JSON text."""
 
     task: Task[Any, Any]
-    arguments: str
+    # Not shown: they may hold secrets.
+    arguments: str = field(repr=False)
     options: Options
 
 

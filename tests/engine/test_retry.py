@@ -305,6 +305,7 @@ OURS = {
     "NotEncodable": "permanent",
     "PayloadTooLarge": "permanent",
     "ArtifactTooLarge": "permanent",
+    "SecretUnreadable": "permanent",
     "ArtifactNotFound": "permanent",
     "IdempotencyConflict": "permanent",
     "JobNotFound": "permanent",

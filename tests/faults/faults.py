@@ -649,4 +649,33 @@ FAULTS = [
         "        if item.events or item.steps or item.progress is not None:\n",
         "tests/walk/test_24_logs.py::test_the_log_of_a_job",
     ),
+    # Secrets.
+    Fault(
+        "a secret is stored as it is",
+        "sealing.py",
+        "    shown = data | dict.fromkeys(taken, MASK) | {SEALED: token}\n",
+        "    shown = data | {SEALED: token}\n",
+        "tests/walk/test_25_secrets.py::test_a_secret_is_encrypted_at_rest",
+    ),
+    Fault(
+        "a message is cut before its secrets are hidden",
+        "engine/failure.py",
+        "        return hide(str(error))[:MESSAGE_CHARACTERS]\n",
+        "        return hide(str(error)[:MESSAGE_CHARACTERS])\n",
+        "tests/engine/test_secrets.py::test_a_job_that_fails_tells_nothing[True]",
+    ),
+    Fault(
+        "a refusal repeats what a validator said of a secret",
+        "codec.py",
+        'if path and path[0] in self.secrets and problem != "missing":',
+        'if path and path[0] not in self.secrets and problem == "missing":',
+        "tests/engine/test_secrets.py::test_a_refusal_tells_nothing",
+    ),
+    Fault(
+        "a hash of a secret can be computed by anybody",
+        "engine/enqueue.py",
+        "        digest = None if digest is None else keyed_hash(task, digest)\n",
+        "        digest = None if digest is None else bytes(digest)\n",
+        "tests/engine/test_secrets.py::test_a_short_secret_can_not_be_found_by_trying",
+    ),
 ]

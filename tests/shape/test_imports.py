@@ -21,6 +21,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "pydantic_core": ("benbi",),
     "typing_extensions": ("benbi",),
     "cronsim": ("benbi.engine", "benbi.task"),
+    "cryptography": ("benbi.sealing",),
     "jsonschema": ("benbi.answers", "benbi.codec"),
     "mcp": ("benbi.server.mcp", "benbi.mcp"),
     "mcp_types": ("benbi.server.mcp",),

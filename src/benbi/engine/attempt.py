@@ -19,6 +19,7 @@ from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspe
 from benbi.job import Claim
 from benbi.loops import call_in_loop
 from benbi.outcome import Decision, Snoozed, Suspended
+from benbi.secret import hide
 from benbi.store.batcher import Ticket
 from benbi.store.lifecycle import Accepted, Asked, StepRecord, Told, Write, as_json
 from benbi.store.recorded import Recorded
@@ -211,7 +212,7 @@ class Attempt:
 
     def progress(self, done: float, total: float | None, message: str) -> None:
         """Queues a report: an event where the stage or a tenth of the way is new."""
-        message = str(message).encode(errors="replace").decode()
+        message = hide(str(message)).encode(errors="replace").decode()
         report = (float(done), None if total is None else float(total), message)
         text = as_json({"done": _plain(done), "total": _plain(total), "message": message})
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from benbi.codec import arguments_hash
 from benbi.errors import PayloadTooLarge, Refused, UnknownTask
 from benbi.job import CatalogueEntry, NewJob, new_id
 from benbi.options import Defaults, Options, micros_of
+from benbi.sealing import keyed_hash, seal
 from benbi.task import Call
 
 # enqueue_many is atomic up to this many jobs; more would hold the write lock too long.
@@ -24,7 +25,14 @@ def rows_of(calls: Sequence[Call], max_payload: int) -> list[NewJob]:
             "pass atomic=False to store them in several"
         )
     return [
-        row_of(call.task.name, call.task.defaults, call.arguments, call.options, max_payload)
+        row_of(
+            call.task.name,
+            call.task.defaults,
+            call.arguments,
+            call.options,
+            max_payload,
+            call.task.signature.secrets,
+        )
         for call in calls
     ]
 
@@ -39,13 +47,22 @@ def connection_of(calls: Sequence[Call]) -> Any:
 
 
 def row_of(
-    task: str, defaults: Defaults, arguments: str, options: Options, max_payload: int
+    task: str,
+    defaults: Defaults,
+    arguments: str,
+    options: Options,
+    max_payload: int,
+    secrets: Collection[str] = (),
 ) -> NewJob:
-    """The row for one call; ``arguments`` is canonical JSON text."""
+    """The row for one call; ``arguments`` is canonical JSON text, ``secrets`` those to encrypt."""
+    comparable = options.key is not None or options.same_call_within is not None
+    digest = arguments_hash(arguments) if comparable else None
+    if secrets:
+        digest = None if digest is None else keyed_hash(task, digest)
+        arguments = seal(task, arguments, secrets)
     size = len(arguments) if arguments.isascii() else len(arguments.encode())
     if size > max_payload:
         raise PayloadTooLarge(f"the arguments of {task}", size, max_payload)
-    comparable = options.key is not None or options.same_call_within is not None
     return NewJob(
         id=new_id(),
         task=task,
@@ -61,7 +78,7 @@ def row_of(
         keep=defaults.keep,
         expires_in=micros_of(options.expires_in),
         key=options.key,
-        arguments_hash=arguments_hash(arguments) if comparable else None,
+        arguments_hash=digest,
         arguments=arguments,
         same_call_within=micros_of(options.same_call_within),
     )

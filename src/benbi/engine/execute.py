@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from benbi.engine.attempt import Attempt, current, log
 from benbi.engine.failure import failure_of, message_of
+from benbi.engine.opening import arguments_of
 from benbi.engine.threads import Threads
 from benbi.errors import Refused, Skip, Snooze, Suspend
 from benbi.job import ErrorRecord
@@ -20,6 +21,7 @@ from benbi.outcome import (
     Skipped,
     Snoozed,
 )
+from benbi.secret import hide
 
 
 class Runnable(Protocol):
@@ -65,7 +67,7 @@ async def execute(attempt: Attempt, task: Runnable, context: Any, threads: Threa
 
 async def _body(attempt: Attempt, task: Runnable, context: Any, threads: Threads) -> Any:
     signature = task.signature
-    arguments: dict[str, Any] = signature.decode(attempt.claim.arguments)
+    arguments: dict[str, Any] = arguments_of(attempt, signature)
     given = (context,) if signature.takes_context else ()
     if signature.is_async:
         attempt.body = attempt.task
@@ -120,7 +122,7 @@ def _unwinding(error: BaseException) -> bool:
 
 def _snoozed(error: Snooze) -> Outcome:
     try:
-        return Snoozed(seconds_of(error.delay, "Snooze(delay)", _refuse), error.reason)
+        return Snoozed(seconds_of(error.delay, "Snooze(delay)", _refuse), hide(error.reason))
     except Refused as refused:
         return failure_of(refused)
 

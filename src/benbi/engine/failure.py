@@ -7,6 +7,7 @@ import traceback
 from benbi.job import ErrorRecord
 from benbi.outcome import Failed
 from benbi.retry import classify
+from benbi.secret import hide
 
 TRACEBACK_CHARACTERS = 16_000
 MESSAGE_CHARACTERS = 4_000
@@ -15,9 +16,10 @@ MESSAGE_CHARACTERS = 4_000
 def failure_of(error: BaseException) -> Failed:
     """The outcome of an attempt that ended with this exception."""
     verdict = classify(error)
-    told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:]
+    # Secrets first: what is cut in the middle would not be recognised.
+    told = hide("".join(traceback.format_exception(error)))[-TRACEBACK_CHARACTERS:]
     record = ErrorRecord(
-        type(error).__qualname__, message_of(error), verdict.kind, verdict.rule, told
+        type(error).__qualname__, message_of(error), verdict.kind, hide(verdict.rule), told
     )
     return Failed(record, verdict.retry_after)
 
@@ -25,6 +27,6 @@ def failure_of(error: BaseException) -> Failed:
 def message_of(error: BaseException) -> str:
     """The exception's message; a ``__str__`` that raises does not hide the failure."""
     try:
-        return str(error)[:MESSAGE_CHARACTERS]
+        return hide(str(error))[:MESSAGE_CHARACTERS]
     except Exception:
         return f"<{type(error).__qualname__} whose message could not be read>"

@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from benbi.secret import hide
+
 if TYPE_CHECKING:
     from benbi.engine.attempt import Attempt
 
@@ -102,16 +104,30 @@ class Lines:
 def _message_of(record: logging.LogRecord) -> str:
     """The message and the traceback; what can not be read must not fail the job."""
     try:
-        message = record.getMessage()
-        if record.exc_info and record.exc_info[0] is not None:
+        message = _hide_in(record)
+        if record.exc_text:
+            message += "\n" + record.exc_text
+        elif record.exc_info and record.exc_info[0] is not None:
             message += "\n" + _formatter.formatException(record.exc_info)
         if record.stack_info:
             message += "\n" + record.stack_info
     except Exception as error:
-        message = f"{record.msg!r} ({type(error).__name__} in its arguments)"
+        message = hide(f"{record.msg!r}") + f" ({type(error).__name__} in its arguments)"
     if len(message) > LONGEST_MESSAGE:
         message = message[:LONGEST_MESSAGE] + " …"
     return message
+
+
+def _hide_in(record: logging.LogRecord) -> str:
+    """The message. A record that shows a secret of the job is changed for every handler."""
+    message = record.getMessage()
+    if (shown := hide(message)) != message:
+        record.msg, record.args = shown, ()
+    if record.exc_info and record.exc_info[0] is not None:
+        told = _formatter.formatException(record.exc_info)
+        if (hidden := hide(told)) != told:
+            record.exc_text = hidden
+    return shown
 
 
 class _InJob:

@@ -23,6 +23,7 @@ _OURS: Final[dict[type[BaseException], tuple[Kind, str]]] = {
     errors.Abandon: ("unknown", "not an error"),
     errors.ClaimLost: ("transient", "another worker may hold the job"),
     errors.Refused: ("permanent", "refused at the door"),
+    errors.SecretUnreadable: ("permanent", "no attempt of this worker can read it"),
     errors.JobEnded: ("permanent", "the other job ended without a result"),
     errors.ConfigurationError: ("permanent", "a setting is wrong"),
     errors.TaskDefinitionError: ("bug", "the task can not be registered"),

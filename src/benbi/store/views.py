@@ -21,6 +21,7 @@ from benbi.job import (
     as_datetime,
     as_state,
 )
+from benbi.secret import masked
 from benbi.store.database import Row, Transaction
 from benbi.store.moves import Found
 
@@ -169,9 +170,9 @@ def _time(micros: int) -> Any:
 
 
 def arguments(view: Transaction, n: int) -> str:
-    """The arguments as JSON text."""
+    """The arguments as JSON text, secrets masked."""
     rows = view.rows("arguments_of", n=n)
-    return rows[0][0] if rows else "{}"
+    return masked(rows[0][0]) if rows else "{}"
 
 
 def result(view: Transaction, found: Found) -> str | None:
