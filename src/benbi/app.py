@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from os import PathLike
 from typing import Any, Unpack, cast
@@ -20,7 +19,7 @@ from benbi.engine.resources import Resources
 from benbi.engine.threads import Threads
 from benbi.engine.upkeep import Upkeep
 from benbi.engine.worker import Worker
-from benbi.errors import ConfigurationError, MissingExtra, TaskDefinitionError
+from benbi.errors import ConfigurationError, TaskDefinitionError
 from benbi.handle import JobHandle
 from benbi.hooks import Hooks
 from benbi.job import CatalogueEntry, Job, NewJob
@@ -29,6 +28,7 @@ from benbi.options import CallOptions, Defaults
 from benbi.oversight import Oversight
 from benbi.schedules import Schedules
 from benbi.secret import secrets_in
+from benbi.serving import Serving
 from benbi.settings import (
     DEFAULT_GRACE,
     DEFAULT_MAX_ARTIFACT,
@@ -44,7 +44,7 @@ from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Hooks, Oversight, Schedules):
+class Benbi(Hooks, Oversight, Schedules, Serving):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
@@ -344,55 +344,6 @@ class Benbi(Hooks, Oversight, Schedules):
         if task is not None:
             return task.retry.attempts, task.max_losses
         return max(1, job.max_attempts), max(1, job.max_losses)
-
-    # Doors; benbi[server].
-
-    def lifespan(
-        self, *, worker: bool = True
-    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """A lifespan for FastAPI or Starlette: opens the app, runs a worker beside the server
-        unless ``worker=False``, drains at shutdown."""
-
-        @asynccontextmanager
-        async def lifespan(_: Any) -> AsyncGenerator[None]:
-            async with self, self.working(worker=worker):
-                yield
-
-        return lifespan
-
-    @asynccontextmanager
-    async def working(
-        self,
-        *,
-        worker: bool = True,
-        queues: Sequence[str] | None = None,
-        slots: int | None = None,
-        grace: float = DEFAULT_GRACE,
-    ) -> AsyncGenerator[None]:
-        """Publishes the tasks, and runs a worker in this loop for as long as the block lasts.
-
-        Without a worker it does the upkeep all the same: a server that only takes jobs still
-        promotes what is due and rescues what a dead worker held.
-        """
-        await self.publish()
-        stop = asyncio.Event()
-        working = worker and self.tasks
-        task = asyncio.create_task(
-            self.work(queues, slots, stop, grace) if working else self.upkeep(stop)
-        )
-        try:
-            yield
-        finally:
-            stop.set()
-            await task
-
-    def asgi(self, **settings: Any) -> Any:
-        """An ASGI app to mount: REST, event streams and MCP. MissingExtra without benbi[server]."""
-        try:
-            from benbi.server.http import build
-        except ImportError as error:
-            raise MissingExtra("server", "app.asgi()") from error
-        return build(self, **settings)
 
 
 def _nothing(view: Transaction) -> None:

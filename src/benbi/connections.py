@@ -10,6 +10,7 @@ from typing import Any
 
 from benbi.engine.hints import Hints
 from benbi.location import database_for, folder_for
+from benbi.settings import DEFAULT_MAX_ARTIFACT
 from benbi.store.files import Files
 from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
@@ -27,8 +28,8 @@ class Connections:
         self,
         url: str | None,
         durability: str,
-        artifacts: str | os.PathLike[str] | None,
-        max_artifact: int,
+        artifacts: str | os.PathLike[str] | None = None,
+        max_artifact: int = DEFAULT_MAX_ARTIFACT,
     ) -> None:
         self.given_url = url
         self.durability = durability
