@@ -139,6 +139,13 @@ def as_datetime(micros: int | None) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
+class NewRun(NamedTuple):
+    """A run to store with the first of its jobs, or the one that they join."""
+
+    id: bytes
+    name: str
+
+
 class NewJob(NamedTuple):
     """One job to store. Times and durations are microseconds; ``run_at`` is absolute,
     ``delay`` is added by the database. ``same_call_within`` asks for an equal live call first.
@@ -161,6 +168,15 @@ class NewJob(NamedTuple):
     key: str | None
     arguments_hash: bytes | None
     same_call_within: int | None = None
+    # Jobs that come first, the rule by which their ends let this one run, and the run it is in.
+    after: tuple[bytes, ...] = ()
+    when: str = "all_success"
+    run: NewRun | None = None
+
+    @property
+    def linked(self) -> bool:
+        """True where it is tied to other jobs."""
+        return bool(self.after) or self.run is not None
 
     @property
     def likeness(self) -> tuple[Any, ...]:
@@ -292,6 +308,8 @@ class Job:
     progress: Progress | None = None
     error: ErrorRecord | None = None
     questions: tuple[Question, ...] = ()
+    # The jobs that it still waits for, by id.
+    waits_for: tuple[str, ...] = ()
 
     @property
     def final(self) -> bool:

@@ -52,10 +52,12 @@ class Canceled:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The task waits: for answers (``asks``), or until ``wake_in`` seconds are over."""
+    """The task waits: for answers (``asks``), until ``wake_in`` seconds are over, or for other
+    jobs (``awaits``)."""
 
     asks: bool
     wake_in: float | None = None
+    awaits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Retry) -> Decision:
             return Decision("canceled", reason, live=False)
         case Suspended(asks=True):
             return Decision("input_required", "asked", live=True)
+        case Suspended(awaits=True):
+            return Decision("waiting", "awaits", live=True)
         case Suspended(wake_in=seconds):
             return Decision("scheduled", "sleeping", live=True, delay=_micros(seconds or 0))
         case Released(reason):

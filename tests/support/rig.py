@@ -17,7 +17,7 @@ from benbi.errors import ClaimLost
 from benbi.job import Claim, ErrorRecord, Event, Job, NewJob, new_id
 from benbi.outcome import Completed, Failed, Outcome, decide
 from benbi.retry import Retry
-from benbi.store import lifecycle, moves, views, workers
+from benbi.store import lifecycle, moves, upstream, views, workers
 from benbi.store.database import Database, Transaction
 from benbi.store.lifecycle import (
     Accepted,
@@ -73,6 +73,7 @@ class Rig:
         key: str | None = None,
         within: float | None = None,
         delay: float | None = None,
+        after: Sequence[str] = (),
         **fields: Any,
     ) -> NewJob:
         """A row to store: pending now, three attempts and three losses unless fields say so."""
@@ -97,7 +98,7 @@ class Rig:
             arguments=text,
             same_call_within=None if within is None else round(within * SECOND),
         )
-        return made._replace(**fields)
+        return made._replace(after=tuple(map(views.as_bytes, after)), **fields)
 
     def put(self, task: str = "work", **fields: Any) -> str:
         """Stores one job; its id, or that of the job that is there already."""
@@ -162,11 +163,13 @@ class Rig:
         *events: Told,
         steps: Sequence[StepRecord] = (),
         asks: Sequence[Asked] = (),
+        awaits: Sequence[str] = (),
         policy: Retry = POLICY,
     ) -> str | None:
         """Finishes the claim with what ``decide`` says; the state the job arrived in."""
         write = Write(claim, self._number(claim), list(events), list(steps), list(asks))
         write.decision = decide(claim, outcome, policy)
+        write.awaited = [views.as_bytes(job_id) for job_id in awaits]
         return self._record(write).state
 
     def finish_together(
@@ -228,6 +231,11 @@ class Rig:
         return self.store.write_sync(
             moves.stop_overrun, round(allowance * SECOND), round(delay * SECOND)
         )
+
+    def settle(self) -> None:
+        """What upkeep does for cascades that were cut, until nothing is left."""
+        while self.store.write_sync(upstream.go_on):
+            pass
 
     def prune(self, *, keep_failed: float = 30 * 86400, keep_other: float = 7 * 86400) -> int:
         """All stretches once; how many jobs were removed."""

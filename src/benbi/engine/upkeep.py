@@ -17,7 +17,7 @@ from typing import Final
 from benbi.engine.schedule import Scheduler
 from benbi.errors import StoreError
 from benbi.job import KEEP_FAILED, KEEP_OTHERS
-from benbi.store import moves, workers
+from benbi.store import moves, upstream, workers
 from benbi.store.artifacts import sweep
 from benbi.store.database import Transaction
 from benbi.store.store import Store
@@ -27,6 +27,8 @@ log = logging.getLogger("benbi.upkeep")
 PRUNE_SECONDS = 30.0
 # How often files are looked for that no artifact records.
 SWEEP_SECONDS = 600.0
+# How often all jobs are looked over for one that nobody released.
+NET_SECONDS = 30.0
 # How long after the grace anyone may end a job whose own worker should have.
 ALLOWANCE_SECONDS = 2.0
 TIMEOUT_RETRY_SECONDS = 1.0
@@ -97,6 +99,8 @@ class Upkeep:
         self._prune_after = 0
         self._prune_at = time.monotonic() + PRUNE_SECONDS
         self._sweep_at = time.monotonic() + PRUNE_SECONDS
+        self._net_after = 0
+        self._net_at = time.monotonic() + NET_SECONDS
 
     async def run(self) -> None:
         """Runs until it is canceled. A fault in one round is logged; the next round comes."""
@@ -119,7 +123,7 @@ class Upkeep:
         if self._scheduler is not None and await self._scheduler.round():
             self._on_claimable()
         await self._bury()
-        overrun, expired = await self._store.read(_neglected)
+        overrun, expired, unsettled = await self._store.read(_neglected)
         if overrun:
             await self._store.write(
                 moves.stop_overrun, int(ALLOWANCE_SECONDS * 1e6), int(TIMEOUT_RETRY_SECONDS * 1e6)
@@ -127,6 +131,10 @@ class Upkeep:
         if expired:
             await self._store.write(moves.expire)
             self._on_claimable()
+        if unsettled:
+            await self.go_on()
+        if time.monotonic() >= self._net_at:
+            await self.cast_net()
         if time.monotonic() >= self._prune_at:
             await self._prune()
         if time.monotonic() >= self._sweep_at:
@@ -140,6 +148,22 @@ class Upkeep:
         while await self._store.write(moves.due) == moves.STRETCH:
             self._on_claimable()
         self._on_claimable()
+
+    async def go_on(self) -> None:
+        """Releases what waits for jobs that have ended, where it was too much for their own
+        transaction."""
+        while await self._store.write(upstream.go_on):
+            self._on_claimable()
+        self._on_claimable()
+
+    async def cast_net(self) -> None:
+        """Looks over one stretch of all jobs for those that wait for nothing any more."""
+        self._net_after, found = await self._store.read(upstream.adrift, self._net_after)
+        if found:
+            log.warning("%d jobs waited for jobs that had ended; they are settled now", len(found))
+            await self._store.write(upstream.rescue, found)
+            self._on_claimable()
+        self._net_at = time.monotonic() + (1.0 if self._net_after else NET_SECONDS)
 
     async def _bury(self) -> None:
         if self._store.database.one_connection:
@@ -170,9 +194,9 @@ class Upkeep:
         self._prune_at = time.monotonic() + (1.0 if stretch.after else PRUNE_SECONDS)
 
 
-def _neglected(view: Transaction) -> tuple[bool, bool]:
+def _neglected(view: Transaction) -> tuple[bool, bool, bool]:
     ((overrun, expired),) = view.rows("neglected", now=view.now)
-    return bool(overrun), bool(expired)
+    return bool(overrun), bool(expired), bool(view.rows("unsettled", most=1))
 
 
 def _anything_due(view: Transaction) -> bool:

@@ -13,12 +13,13 @@ from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from benbi.errors import ClaimLost, IdempotencyConflict
-from benbi.job import Claim, NewJob
+from benbi.job import FINAL, Claim, NewJob
 from benbi.outcome import Decision
+from benbi.store import upstream
 from benbi.store.database import Row, Transaction
+from benbi.store.linked import enqueue_linked, keyed, same_call
 from benbi.store.moves import go_on
 
 
@@ -70,6 +71,9 @@ class Write:
     decision: Decision | None = None
     # What else is recorded with it: named statements and their values.
     also: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    # Jobs that it adds, and, where it waits, those that it waits for.
+    adds: Sequence[NewJob] = ()
+    awaited: Sequence[bytes] = ()
 
 
 class Accepted(NamedTuple):
@@ -138,32 +142,17 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]
 
 def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, NewJob]]) -> bytes:
     """Stores a job that may be one that is there already: by its key, or as the same call."""
-    if job.same_call_within is not None:
-        same = tx.rows(
-            "same_call",
-            owner=job.owner,
-            task=job.task,
-            arguments_hash=job.arguments_hash,
-            since=tx.now - job.same_call_within,
-        )
-        if same:
-            return same[0][0]
+    same = same_call(tx, job)
+    if same is not None:
+        return same
     inserted = _insert(tx, [job])
     stored += inserted
-    return job.id if inserted or tx.rows("existing", id=job.id) else _keyed(tx, job)
+    return job.id if inserted or tx.rows("existing", id=job.id) else keyed(tx, job)
 
 
 @cache
 def _places(count: int) -> str:
     return as_json(list(range(count)))
-
-
-def _keyed(tx: Transaction, job: NewJob) -> bytes:
-    ((found, arguments_hash),) = tx.rows("keyed", owner=job.owner, task=job.task, key=job.key)
-    if arguments_hash != job.arguments_hash:
-        assert job.key is not None
-        raise IdempotencyConflict(job.task, job.key, str(UUID(bytes=found)))
-    return found
 
 
 class ClaimRequest(NamedTuple):
@@ -233,8 +222,9 @@ def write(tx: Transaction, writes: Sequence[Write]) -> list[Accepted | ClaimLost
         for item, row in zip(running, rows, strict=True):
             if row:
                 ((seq, cancel_requested_at),) = row
-                _record(tx, item, seq)
-                outcomes[id(item)] = Accepted(cancel_requested_at is not None)
+                canceled = cancel_requested_at is not None
+                _record(tx, item, seq, canceled)
+                outcomes[id(item)] = Accepted(canceled)
             else:
                 outcomes[id(item)] = _standing(tx, item)
     if finishing:
@@ -242,7 +232,7 @@ def write(tx: Transaction, writes: Sequence[Write]) -> list[Accepted | ClaimLost
     return [outcomes[id(item)] for item in writes]
 
 
-def _record(tx: Transaction, item: Write, seq: int) -> None:
+def _record(tx: Transaction, item: Write, seq: int, canceled: bool = False) -> None:
     n, attempt = item.claim.n, item.claim.attempt
     first = seq - len(item.events) + 1
     if item.events:
@@ -253,6 +243,16 @@ def _record(tx: Transaction, item: Write, seq: int) -> None:
                 for place, told in enumerate(item.events)
             ),
         )
+    if item.progress is not None:
+        done, total, message = item.progress
+        tx.rows("progress", n=n, done=done, total=total, message=message, now=tx.now)
+    for statement, values in item.also:
+        tx.rows(statement, n=n, attempt=attempt, now=tx.now, **values)
+    if item.adds and canceled:
+        # Whoever cancels a run means what its jobs would add as well.
+        return
+    if item.adds:
+        enqueue_linked(tx, [item.adds], n)
     for step in item.steps:
         tx.rows(
             "step",
@@ -262,11 +262,6 @@ def _record(tx: Transaction, item: Write, seq: int) -> None:
             now=tx.now,
             **step._asdict(),
         )
-    for statement, values in item.also:
-        tx.rows(statement, n=n, attempt=attempt, now=tx.now, **values)
-    if item.progress is not None:
-        done, total, message = item.progress
-        tx.rows("progress", n=n, done=done, total=total, message=message, now=tx.now)
 
 
 def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | ClaimLost]) -> None:
@@ -275,6 +270,8 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
     events: list[tuple[Any, ...]] = []
     results: list[tuple[int, str | None, str | None]] = []
     asking: list[int] = []
+    awaiting: list[Write] = []
+    gone: list[int] = []
     for item in items:
         found = moved.get((item.claim.n, item.claim.token, item.number))
         if found is None:
@@ -296,6 +293,9 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
             for asked in item.questions:
                 _ask(tx, item.claim, asked)
             asking += [n] if item.questions else []
+            awaiting += [item] if item.awaited else []
+        if state in FINAL:
+            gone.append(n)
         outcomes[id(item)] = Accepted(False, state)
     if arrived:
         tx.rows("arrived", ns=as_json(arrived), now=tx.now)
@@ -306,6 +306,9 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
     for n in asking:
         # Asked again after a retry by hand, and answered since this attempt began: no wait.
         go_on(tx, n)
+    for item in awaiting:
+        upstream.await_jobs(tx, item.claim.n, item.awaited)
+    upstream.ended(tx, gone)
 
 
 def _moved(tx: Transaction, items: list[Write]) -> dict[tuple[int, int, int], Row]:
@@ -320,7 +323,7 @@ def _moved(tx: Transaction, items: list[Write]) -> dict[tuple[int, int, int], Ro
     moved: dict[tuple[int, int, int], Row] = {}
     for (live, state, reason, failures, delay, number, events, token), ns in alike.items():
         for n, *found in tx.rows(
-            "finish",
+            "await" if state == "waiting" else "finish",
             live=live,
             state=state,
             reason=reason,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from benbi.errors import AnswerRefused, NotPermitted
 from benbi.job import FINAL
+from benbi.store import upstream
 from benbi.store.database import Row, Transaction
 
 STRETCH = 500  # rows that one transaction of upkeep touches at the most
@@ -24,8 +25,13 @@ class Found(NamedTuple):
 def tell(
     tx: Transaction, rows: Sequence[Row], type: str, reason: str | None, data: str | None = None
 ) -> None:
-    """One event for each row (n, last_seq, attempt) that a move returned."""
+    """One event for each row (n, last_seq, attempt) that a move returned.
+
+    Where the jobs have ended by it, whoever waits for them is told in the same breath.
+    """
     tx.many("event", ((n, seq, type, reason, attempt, tx.now, data) for n, seq, attempt in rows))
+    if type in FINAL:
+        upstream.ended(tx, [row[0] for row in rows])
 
 
 def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> list[int]:
@@ -45,6 +51,7 @@ def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> l
             for n, seq, attempt, state, reason in rows
         ),
     )
+    upstream.ended(tx, [row[0] for row in rows if row[3] in FINAL])
     return [row[0] for row in rows]
 
 
@@ -58,13 +65,19 @@ def cancel(tx: Transaction, job: Found, reason: str) -> None:
 
 
 def again(tx: Transaction, job: Found, attempts: int, losses: int, fresh: bool) -> None:
-    """A retry by hand, from failed, canceled or skipped.
+    """A retry by hand, from failed, canceled or skipped; the jobs that failed with it wait again.
 
     ``attempts`` and ``losses`` are the budgets it adds. ``fresh``: a new generation, which
     has no recorded steps. Raises NotPermitted from any other state.
     """
     moved = tx.rows(
-        "again", n=job.n, attempts=attempts, losses=losses, fresh=int(fresh), now=tx.now
+        "again",
+        n=job.n,
+        attempts=attempts,
+        losses=losses,
+        fresh=int(fresh),
+        waits=int(upstream.waits(tx, job.n)),
+        now=tx.now,
     )
     if not moved:
         ((state, *_),) = tx.rows("standing", n=job.n)
@@ -76,7 +89,8 @@ def again(tx: Transaction, job: Found, attempts: int, losses: int, fresh: bool) 
     if fresh:
         tx.rows("prune_progress", n=job.n)
         tx.rows("forget_artifacts", n=job.n)
-    tell(tx, moved, "pending", "by_hand")
+    tell_own(tx, moved)
+    upstream.reopen(tx, job.n)
 
 
 def answer(tx: Transaction, job: Found, key: str, text: str, by: str) -> None:
@@ -165,6 +179,7 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
     if gone:
         for found in tx.each("prune_artifacts", gone):
             files += found
+        runs = tx.rows("runs_of", ns=json.dumps([n for (n,) in gone]))
         for part in (
             "events",
             "steps",
@@ -174,9 +189,11 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
             "arguments",
             "results",
             "edges",
+            "unsettled",
             "job",
         ):
             tx.many(f"prune_{part}", gone)
+        tx.many("prune_run", runs)
     after = rows[-1][0] if len(rows) == STRETCH else 0
     return Stretch(after, len(gone), tuple(file for (file,) in files))
 

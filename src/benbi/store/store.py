@@ -22,6 +22,7 @@ from benbi.store.crash import crash_point
 from benbi.store.database import Database, Session, Transaction
 from benbi.store.files import Files
 from benbi.store.lifecycle import Accepted, Write
+from benbi.store.linked import enqueue_linked
 from benbi.store.migrate import migrate
 
 P = ParamSpec("P")
@@ -61,6 +62,7 @@ class Store:
                 Lane("moves", self._move_batch, most_items=1),
                 Lane("enqueue", self._enqueue_batch, ENQUEUE_STRETCH, ENQUEUE_BYTES),
                 Lane("keyed", self._enqueue_batch, ENQUEUE_STRETCH, ENQUEUE_BYTES),
+                Lane("linked", self._linked_batch, ENQUEUE_STRETCH, ENQUEUE_BYTES),
             ]
         )
 
@@ -227,6 +229,9 @@ class Store:
     def _enqueue_batch(self, groups: list[Sequence[NewJob]]) -> Sequence[list[bytes] | Exception]:
         return self._commit("enqueue", lifecycle.enqueue, groups)
 
+    def _linked_batch(self, groups: list[Sequence[NewJob]]) -> Sequence[list[bytes]]:
+        return self._commit("enqueue", enqueue_linked, groups)
+
     def _move_batch(self, moves: list[Any]) -> Sequence[Any]:
         # The lane takes one at a time: a move that fails must not touch another.
         ((move, args, kwargs),) = moves
@@ -242,10 +247,13 @@ def _lane_of(move: Callable[..., Any]) -> str:
 
 
 def _lane(jobs: Sequence[NewJob]) -> str:
+    lane = "enqueue"
     for job in jobs:
+        if job.after or job.run is not None:
+            return "linked"
         if job.key is not None or job.same_call_within is not None:
-            return "keyed"
-    return "enqueue"
+            lane = "keyed"
+    return lane
 
 
 def _size(jobs: Sequence[NewJob]) -> int:

@@ -52,7 +52,7 @@ def job(view: Transaction, job_id: str, owner: str | None) -> Job:
     """One job's record, with its open questions."""
     for row in view.rows("job", id=as_bytes(job_id)):
         if owner is None or owner == row[4]:
-            return _with_questions(view, row[0], _as_job(row))
+            return _with_what_it_waits_for(view, row[0], _as_job(row))
     raise JobNotFound(job_id)
 
 
@@ -75,10 +75,13 @@ def jobs(
         "most": limit,
     }
     rows = view.rows("jobs_of_owner" if owner else "jobs", **wanted)
-    return [_with_questions(view, row[0], _as_job(row)) for row in rows]
+    return [_with_what_it_waits_for(view, row[0], _as_job(row)) for row in rows]
 
 
-def _with_questions(view: Transaction, n: int, found: Job) -> Job:
+def _with_what_it_waits_for(view: Transaction, n: int, found: Job) -> Job:
+    if found.state == "waiting":
+        upstream = view.rows("upstream_of", n=n)
+        return replace(found, waits_for=tuple(as_text(id) for (id,) in upstream))
     if found.state != "input_required":
         return found
     rows = view.rows("open_questions_of", n=n, generation=found.generation)

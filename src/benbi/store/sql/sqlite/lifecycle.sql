@@ -227,14 +227,16 @@ RETURNING n, last_seq, attempt;
 -- name: again
 -- A retry by hand raises the budgets; the counters never fall.
 UPDATE benbi_jobs
-SET state = 'pending', reason = 'by_hand', finished_at = NULL, cancel_requested_at = NULL, token = NULL,
+SET state = CASE WHEN :waits AND attempt = 0 THEN 'waiting' ELSE 'pending' END,
+    waits_for = CASE WHEN :waits AND attempt = 0 THEN 'upstream' END,
+    reason = 'by_hand', finished_at = NULL, cancel_requested_at = NULL, token = NULL,
     run_at = :now, expires_at = NULL,
     max_attempts = failures + :attempts, max_losses = losses + :losses,
     generation = generation + :fresh,
     first_attempt = CASE WHEN :fresh THEN attempt + 1 ELSE first_attempt END,
     last_seq = last_seq + 1
 WHERE n = :n AND state IN ('failed', 'canceled', 'skipped')
-RETURNING n, last_seq, attempt;
+RETURNING n, last_seq, attempt, state, reason;
 
 -- name: forget_artifacts
 DELETE FROM benbi_artifacts WHERE job_n = :n;

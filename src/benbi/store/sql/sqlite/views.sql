@@ -48,6 +48,10 @@ ORDER BY n DESC LIMIT :most;
 SELECT key, prompt, schema, deadline FROM benbi_questions
 WHERE job_n = :n AND generation = :generation AND answered_at IS NULL ORDER BY rowid;
 
+-- name: upstream_of
+SELECT p.id FROM benbi_edges AS e JOIN benbi_jobs AS p ON p.n = e.parent_n
+WHERE e.child_n = :n AND e.outcome IS NULL ORDER BY p.n;
+
 -- name: arguments_of
 SELECT body FROM benbi_arguments WHERE n = :n;
 
