@@ -26,6 +26,7 @@ from benbi.job import CatalogueEntry, Job, NewJob
 from benbi.loops import refuse_in_loop, refuse_to_block
 from benbi.options import CallOptions, Defaults
 from benbi.oversight import Oversight
+from benbi.runs import Runs
 from benbi.schedules import Schedules
 from benbi.secret import secrets_in
 from benbi.serving import Serving
@@ -38,13 +39,14 @@ from benbi.settings import (
 )
 from benbi.store import lifecycle, views
 from benbi.store.database import Transaction
+from benbi.store.linked import enqueue_linked
 from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
 from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Hooks, Oversight, Schedules, Serving):
+class Benbi(Hooks, Oversight, Runs, Schedules, Serving):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
@@ -162,20 +164,21 @@ class Benbi(Hooks, Oversight, Schedules, Serving):
         rows = rows_of(calls, self.max_payload)
         if (connection := connection_of(calls)) is not None:
             # In the caller's thread: a connection of sqlite3 belongs to it.
-            return self._handles(calls, self._enqueue_in(connection, rows))
-        return self._handles(calls, await self.store.enqueue(rows))
+            return self.handles(calls, self.enqueue_in(connection, rows))
+        return self.handles(calls, await self.store.enqueue(rows))
 
     def submit_sync(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
         refuse_in_loop("enqueue")
         rows = rows_of(calls, self.max_payload)
         if (connection := connection_of(calls)) is not None:
-            return self._handles(calls, self._enqueue_in(connection, rows))
-        return self._handles(calls, self.store.enqueue_sync(rows))
+            return self.handles(calls, self.enqueue_in(connection, rows))
+        return self.handles(calls, self.store.enqueue_sync(rows))
 
-    def _enqueue_in(self, connection: Any, rows: list[NewJob]) -> list[bytes]:
+    def enqueue_in(self, connection: Any, rows: list[NewJob]) -> list[bytes]:
         """In the caller's transaction: accepted when, and if, the caller commits."""
         self.store.open()
-        (outcome,) = lifecycle.enqueue(self.database.borrow(connection), [rows])
+        store = enqueue_linked if any(row.linked for row in rows) else lifecycle.enqueue
+        (outcome,) = store(self.database.borrow(connection), [rows])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -212,13 +215,14 @@ class Benbi(Hooks, Oversight, Schedules, Serving):
         """Stores one job by the name of its task, registered here or published by a worker.
 
         ``options``: key, owner, priority, delay, run_at, queue, expires_in, same_call_within,
-        as in ``task.options``. Raises UnknownTask, InvalidArguments and the rest of Refused.
+        after, when, as in ``task.options``. Raises UnknownTask, InvalidArguments and the rest of
+        Refused.
         """
         here = self._names()
         entry = None if name in here else published(await self.catalogue(), name, here)
         wanted, row = self._row(name, entry, arguments or {}, options)
         if wanted.connection is not None:
-            (job_id,) = self._enqueue_in(wanted.connection, [row])
+            (job_id,) = self.enqueue_in(wanted.connection, [row])
         else:
             (job_id,) = await self.store.enqueue([row])
         return self._handle(name, job_id)
@@ -235,7 +239,7 @@ class Benbi(Hooks, Oversight, Schedules, Serving):
         entry = None if name in here else published(self.catalogue_sync(), name, here)
         wanted, row = self._row(name, entry, arguments or {}, options)
         if wanted.connection is not None:
-            (job_id,) = self._enqueue_in(wanted.connection, [row])
+            (job_id,) = self.enqueue_in(wanted.connection, [row])
         else:
             (job_id,) = self.store.enqueue_sync([row])
         return self._handle(name, job_id)
@@ -265,12 +269,6 @@ class Benbi(Hooks, Oversight, Schedules, Serving):
         task = self._names().get(name)
         codec = None if task is None else task.signature.result
         return JobHandle(self, views.as_text(job_id), codec)
-
-    def _handles(self, calls: Sequence[Call], ids: Sequence[bytes]) -> list[JobHandle[Any]]:
-        return [
-            JobHandle(self, views.as_text(job_id), call.task.signature.result)
-            for call, job_id in zip(calls, ids, strict=True)
-        ]
 
     # Work.
 

@@ -25,13 +25,14 @@ from benbi.engine.threads import QUITS
 from benbi.engine.uses import current_step
 from benbi.options import Duration
 from benbi.retry import Retry
-from benbi.store.lifecycle import Told
+from benbi.store.lifecycle import Accepted, Told
+from benbi.waiting import AwaitsJobs, WaitsForJobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Context(Facts, Saving):
+class Context(Facts, Saving, AwaitsJobs):
     """An async task's view of its job. First parameter of the task, annotated ``Context``."""
 
     async def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -214,16 +215,16 @@ class Context(Facts, Saving):
         """A random number in [0, 1), recorded."""
         return await self.step(random_numbers.random, name="random")()
 
-    async def _written(self, **what: Any) -> None:
-        for pause in pauses():
+    async def _written(self, **what: Any) -> Accepted:
+        pause = pauses()
+        while True:
             try:
                 ticket = self._attempt.write(loop=asyncio.get_running_loop(), **what)
-                self._attempt.mind(await ticket.outcome())
-                return self._attempt.remember(what.get("steps", ()))
+                return self._attempt.recorded_now(await ticket.outcome(), what.get("steps", ()))
             except FOR_A_WHILE:
                 if "steps" not in what or self._attempt.stop is not None:
                     raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(next(pause))
 
     def _note_branch(self) -> None:
         task, branches = asyncio.current_task(), self._attempt.branches
@@ -232,7 +233,7 @@ class Context(Facts, Saving):
             task.add_done_callback(branches.discard)
 
 
-class SyncContext(Facts, SyncSaving):
+class SyncContext(Facts, SyncSaving, WaitsForJobs):
     """A sync task's view of its job: the same names, blocking. The task runs in a thread."""
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -293,15 +294,16 @@ class SyncContext(Facts, SyncSaving):
         """A random number in [0, 1), recorded."""
         return self.step(random_numbers.random, name="random")()
 
-    def _written(self, **what: Any) -> None:
-        for pause in pauses():
+    def _written(self, **what: Any) -> Accepted:
+        pause = pauses()
+        while True:
             try:
-                self._attempt.mind(self._attempt.write(**what).result())
-                return self._attempt.remember(what.get("steps", ()))
+                done = self._attempt.write(**what).result()
+                return self._attempt.recorded_now(done, what.get("steps", ()))
             except FOR_A_WHILE:
                 if "steps" not in what or self._attempt.stop is not None:
                     raise
-            self._attempt.pause(pause)
+            self._attempt.pause(next(pause))
 
 
 class _SyncStep(Generic[P, T]):

@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from benbi.engine.attempt import current
-from benbi.errors import JobCanceled, JobFailed, JobSkipped, UseWait
+from benbi.engine.attempt import refuse_inside_a_job
+from benbi.errors import JobCanceled, JobFailed, JobSkipped
 from benbi.job import Event, Job
 from benbi.loops import refuse_in_loop
 
@@ -41,18 +41,18 @@ class JobHandle(Generic[R]):
         """Waits for the end and returns the result, decoded.
 
         Raises JobFailed, JobCanceled, JobSkipped; TimeoutError after ``timeout`` seconds;
-        UseWait inside a job, whose slot would be held while it waits.
+        UseWait inside a job, whose slot would be held while it waits: there it is ctx.wait(job).
         """
-        self._refuse_inside_a_job()
+        refuse_inside_a_job("job.result()")
         async with asyncio.timeout(timeout):
             job = await self.get()
             while not job.final:
                 job = await self._app.wait_for_change(self.id, after=job.seq, timeout=60)
-        return self._decoded(job, await self._app.result_json(self.id))
+        return self.outcome(job, await self._app.result_json(self.id))
 
     def result_sync(self, timeout: float | None = None) -> R:
         """The same from a thread."""
-        self._refuse_inside_a_job()
+        refuse_inside_a_job("job.result()")
         refuse_in_loop("result")
         deadline = None if timeout is None else time.monotonic() + timeout
         job = self.get_sync()
@@ -61,7 +61,7 @@ class JobHandle(Generic[R]):
             if left <= 0:
                 raise TimeoutError(f"job {self.id} is still {job.state} after {timeout} s")
             job = self._app.wait_for_change_sync(self.id, after=job.seq, timeout=min(left, 60.0))
-        return self._decoded(job, self._app.result_json_sync(self.id))
+        return self.outcome(job, self._app.result_json_sync(self.id))
 
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """The job's events with ``seq > after``, as they come; ends after the final one."""
@@ -88,7 +88,9 @@ class JobHandle(Generic[R]):
     def answer_sync(self, value: Any, *, question: str | None = None) -> Job:
         return self._app.answer_sync(self.id, value, question=question)
 
-    def _decoded(self, job: Job, text: str | None) -> R:
+    def outcome(self, job: Job, text: str | None) -> R:
+        """What a job that has ended came to, by its record and its result as JSON text: the
+        result decoded, or JobFailed, JobCanceled, JobSkipped."""
         why = (job.error.message or job.error.type) if job.error else job.reason
         match job.state:
             case "completed":
@@ -100,13 +102,6 @@ class JobHandle(Generic[R]):
                 raise JobSkipped(job, f"job {self.id} was skipped ({job.reason})")
             case _:
                 raise JobFailed(job, f"job {self.id} failed ({job.reason}): {why}")
-
-    def _refuse_inside_a_job(self) -> None:
-        if current.get() is not None:
-            raise UseWait(
-                "job.result() inside a job would hold its slot while it waits, and a full worker "
-                "would wait for itself: return the id, or enqueue the follow-up from the child"
-            )
 
 
 def _decode(codec: Codec[Any] | None, text: str) -> Any:

@@ -114,7 +114,7 @@ class Hooks:
     ) -> Context | SyncContext | None:
         """The context of one attempt, where its task takes one; what is around it goes with the
         attempt."""
-        given = attempt, threads, clock, resources
+        given = attempt, threads, clock, resources, self
         if self._arounds:
             attempt.around = partial(run_around, self._arounds, Context(*given), attempt)
         if not task.signature.takes_context:

@@ -317,6 +317,27 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Jobs created together, and those that they added. ``states``: how many of them are in
+    which state; ``name`` is for people."""
+
+    id: str
+    name: str
+    owner: str
+    created_at: datetime
+    states: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def final(self) -> bool:
+        """True where all of its jobs have ended."""
+        return all(state in FINAL for state in self.states)
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One entry of a job's append-only log. ``seq`` starts at 1 and has no gaps."""
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, NoReturn, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypedDict, cast
 
 from benbi.errors import Refused, TaskDefinitionError
+from benbi.triggers import DEFAULT_RULE, RULES
+
+if TYPE_CHECKING:
+    from benbi.handle import JobHandle
+    from benbi.task import Call
 
 # Seconds, a timedelta, or a text such as "30s", "10m", "1h30m", "7d".
 Duration = float | str | timedelta
 
 LONGEST_KEY: Final = 200  # bytes
-LONGEST_NAME: Final = 200  # characters, of queues
+LONGEST_NAME: Final = 200  # characters, of queues and runs
+MOST_UPSTREAM: Final = 10_000
 LOWEST_PRIORITY: Final = -32_767
 HIGHEST_PRIORITY: Final = 32_767
 # Beyond ten years a time is a mistake in units.
@@ -111,6 +117,8 @@ class CallOptions(TypedDict, total=False):
     connection: Any
     expires_in: Duration | None
     same_call_within: Duration | None
+    after: Sequence[JobHandle[Any] | Call | str]
+    when: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,9 @@ class Options:
     may run; ``run_at``: an aware datetime instead. ``expires_in``: a job that by then is
     neither running nor done fails. ``same_call_within``: an equal live call of the same owner
     that is not older is returned instead of a new job. ``connection``: the caller's own
-    transaction.
+    transaction. ``after``: jobs of the same owner that come first, as handles, ids, or calls
+    that stand before this one in one ``app.run``; ``when``: the trigger rule by which their ends
+    let this one run ("all_success"; the names are Airflow's).
 
     Durations may be given as timedeltas or texts such as "10m" too; they are kept as seconds.
     Raises Refused.
@@ -137,6 +147,8 @@ class Options:
     connection: Any = None
     expires_in: float | None = None
     same_call_within: float | None = None
+    after: Sequence[Any] = ()
+    when: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
         if self.key is not None:
@@ -147,6 +159,8 @@ class Options:
             checked_queue(self.queue, _refuse_call)
         if self.run_at is not None:
             _check_run_at(self.run_at, self.delay)
+        if self.after or self.when != DEFAULT_RULE:
+            object.__setattr__(self, "after", _checked_after(self.after, self.when))
         for name, zero in (("delay", True), ("expires_in", False), ("same_call_within", False)):
             duration = getattr(self, name)
             if duration is not None:
@@ -181,6 +195,35 @@ class Tool:
         for name in ("description", "title"):
             if getattr(self, name) is not None:
                 checked_text(getattr(self, name), name, _refuse_tool)
+
+
+def _checked_after(after: object, when: object) -> tuple[Any, ...]:
+    """Ids as texts; calls as they are."""
+    if isinstance(after, str) or not isinstance(after, Sequence):
+        _refuse_call(f"after={after!r}: a list of jobs: handles, ids, or calls of the same run")
+    if when not in RULES:
+        _refuse_call(f"when={when!r}: one of {', '.join(RULES)}")
+    jobs = cast("Sequence[Any]", after)
+    if not jobs:
+        _refuse_call(f"when={when!r} says how the jobs in after= must end, and there are none")
+    if len(jobs) > MOST_UPSTREAM:
+        _refuse_call(f"after= names {len(jobs):,} jobs; at most {MOST_UPSTREAM:,}")
+    return tuple(_id_or_call(job) for job in jobs)
+
+
+def _id_or_call(job: Any) -> Any:
+    if isinstance(job, str) or hasattr(job, "arguments"):
+        return job
+    if not isinstance(getattr(job, "id", None), str):
+        _refuse_call(f"after= names {job!r}: a job's handle or id, or a call of the same run")
+    return job.id
+
+
+def checked_run_name(name: object) -> str:
+    """What a run is called."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        _refuse_call(f"name={name!r}: a text of at most {LONGEST_NAME} characters")
+    return checked_text(name, "name", _refuse_call)
 
 
 def _check_key(key: object) -> None:

@@ -181,7 +181,7 @@ class Task(Generic[P, R]):
 
     def options(self, **options: Unpack[CallOptions]) -> BoundTask[P, R]:
         """The task with options for its next call, which stand in ``Options``: key, owner,
-        priority, delay, run_at, queue, connection, expires_in, same_call_within.
+        priority, delay, run_at, queue, connection, expires_in, same_call_within, after, when.
 
         Raises Refused for what is wrong with them.
         """

@@ -15,8 +15,8 @@ from typing import Any
 
 from benbi.engine.joblog import FLUSH_SECONDS, Lines
 from benbi.engine.uses import Identity, Uses, current_step
-from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspend
-from benbi.job import Claim
+from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspend, UseWait
+from benbi.job import Claim, NewJob
 from benbi.loops import call_in_loop
 from benbi.outcome import Decision, Snoozed, Suspended
 from benbi.secret import hide
@@ -60,6 +60,7 @@ class Attempt:
     _suspending_steps: tuple[StepRecord, ...] = ()
     _wake_in: float | None = None
     _snooze: Snoozed | None = None
+    _awaited: tuple[bytes, ...] = ()
     _suspended_within: Identity | None = None
     # Telling: progress waits here for the next write or the next second.
     _events: tuple[Told, ...] = ()
@@ -86,14 +87,10 @@ class Attempt:
         self.max_payload = max_payload
         self.branches: set[asyncio.Task[Any]] = set()
         self.steps_under_way: set[asyncio.Task[Any]] = set()
-        self._store = store
+        self.store = store
         self._loop = loop
         self._interrupt = interrupt
         self._lock = threading.Lock()
-
-    @property
-    def store(self) -> Store:
-        return self._store
 
     @property
     def uses(self) -> Uses:
@@ -143,7 +140,9 @@ class Attempt:
             return Suspended(asks=True)
         if self._snooze is not None:
             return self._snooze
-        return None if self._wake_in is None else Suspended(asks=False, wake_in=self._wake_in)
+        if self._wake_in is not None:
+            return Suspended(asks=False, wake_in=self._wake_in)
+        return Suspended(asks=False, awaits=True) if self._awaited else None
 
     def check(self) -> None:
         """Raises where the body must not go on: Suspend, or Abandon after a stop."""
@@ -162,6 +161,7 @@ class Attempt:
         events: Sequence[Told] = (),
         steps: Sequence[StepRecord] = (),
         also: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        adds: Sequence[NewJob] = (),
         loop: asyncio.AbstractEventLoop | None = None,
         size: int = 0,
     ) -> Ticket:
@@ -172,7 +172,8 @@ class Attempt:
                 raise Abandon("ended")
             write = self._next(events, steps)
             write.also = (*write.also, *also)
-            return self._store.record(write, size, loop)
+            write.adds = adds
+            return self.store.record(write, size, loop)
 
     def final_write(self, decision: Decision) -> Write:
         """The finish; it carries whatever progress is still pending."""
@@ -180,6 +181,8 @@ class Attempt:
             write = self._next(steps=self._suspending_steps, last=True)
             write.questions = self._asked
             write.decision = decision
+            # A branch that sleeps goes first: the others wait anew when it is over.
+            write.awaited = self._awaited if decision.state == "waiting" else ()
             return write
 
     def _next(
@@ -275,7 +278,7 @@ class Attempt:
                 news = self._log_is_due() and self._lines.waiting
             if self._ended or self.stop or not news:
                 return
-            self._store.post(self._next(), self.hear)
+            self.store.post(self._next(), self.hear)
 
     def partial_is_new(self, text: str) -> bool:
         """False where replay says again what stands in the log at this place."""
@@ -311,10 +314,12 @@ class Attempt:
                 )
         return found
 
-    def remember(self, steps: Iterable[StepRecord]) -> None:
+    def recorded_now(self, accepted: Accepted, steps: Iterable[StepRecord]) -> Accepted:
         """Keeps what was just recorded for the calls of it that this attempt may still make."""
+        self.mind(accepted)
         for step in steps:
             self.uses.remember(step)
+        return accepted
 
     def key_of(self, identity: Identity | None) -> str:
         """A stable idempotency key: of the job in this generation, or of one of its steps."""
@@ -330,6 +335,7 @@ class Attempt:
         step: StepRecord | None = None,
         wake_in: float | None = None,
         snooze: Snoozed | None = None,
+        awaits: bytes | None = None,
     ) -> None:
         """Notes why the job waits, then raises Suspend. From then on the Context is closed."""
         with self._lock:
@@ -341,6 +347,8 @@ class Attempt:
                 self._wake_in = wake_in if self._wake_in is None else min(self._wake_in, wake_in)
             if snooze is not None:
                 self._snooze = snooze
+            if awaits is not None:
+                self._awaited += (awaits,)
             self._suspended_within = current_step.get() or self._suspended_within
         if self.body is not None and asyncio.current_task() is not self.body:
             # The body may be waiting for what this branch will not do any more.
@@ -361,6 +369,7 @@ class Attempt:
         """The database refuses what was to be recorded with it: the finish goes without."""
         with self._lock:
             self._asked = self._suspending_steps = ()
+            self._awaited = ()
 
     def answer_to(self, key: str, fingerprint: bytes, on_change: str = "fail") -> str | None:
         """The recorded answer; None while the question is open or was never asked."""
@@ -371,6 +380,15 @@ class Attempt:
         if known != fingerprint and on_change == "fail":
             raise StepChanged(f"question {key!r} was asked before with another text or type")
         return answer
+
+
+def refuse_inside_a_job(what: str) -> None:
+    """Raises UseWait where a task's own code waits for other jobs in a way that holds its slot."""
+    if current.get() is not None:
+        raise UseWait(
+            f"{what} inside a job would hold its slot meanwhile, and a full worker would wait "
+            "for itself: use ctx.wait(job), which frees the slot"
+        )
 
 
 def _plain(number: float | None) -> float | None:

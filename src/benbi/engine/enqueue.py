@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from benbi.codec import arguments_hash
@@ -11,6 +12,7 @@ from benbi.errors import PayloadTooLarge, Refused, UnknownTask
 from benbi.job import CatalogueEntry, NewJob, new_id
 from benbi.options import Defaults, Options, micros_of
 from benbi.sealing import keyed_hash, seal
+from benbi.store.views import as_bytes
 from benbi.task import Call
 
 # enqueue_many is atomic up to this many jobs; more would hold the write lock too long.
@@ -24,17 +26,22 @@ def rows_of(calls: Sequence[Call], max_payload: int) -> list[NewJob]:
             f"{len(calls):,} jobs in one call: one transaction takes at most {MOST_ATOMIC:,}; "
             "pass atomic=False to store them in several"
         )
-    return [
-        row_of(
-            call.task.name,
-            call.task.defaults,
+    known: dict[int, bytes] = {}
+    rows: list[NewJob] = []
+    for call in calls:
+        task = call.task
+        row = row_of(
+            task.name,
+            task.defaults,
             call.arguments,
             call.options,
             max_payload,
-            call.task.signature.secrets,
+            task.signature.secrets,
+            known,
         )
-        for call in calls
-    ]
+        rows.append(row)
+        known[id(call)] = row.id
+    return rows
 
 
 def connection_of(calls: Sequence[Call]) -> Any:
@@ -53,8 +60,10 @@ def row_of(
     options: Options,
     max_payload: int,
     secrets: Collection[str] = (),
+    before: Mapping[int, bytes] = MappingProxyType({}),
 ) -> NewJob:
-    """The row for one call; ``arguments`` is canonical JSON text, ``secrets`` those to encrypt."""
+    """The row for one call; ``arguments`` is canonical JSON text, ``secrets`` those to encrypt.
+    ``before``: the ids for the calls that stand before it, by identity."""
     comparable = options.key is not None or options.same_call_within is not None
     digest = arguments_hash(arguments) if comparable else None
     if secrets:
@@ -63,7 +72,7 @@ def row_of(
     size = len(arguments) if arguments.isascii() else len(arguments.encode())
     if size > max_payload:
         raise PayloadTooLarge(f"the arguments of {task}", size, max_payload)
-    return NewJob(
+    row = NewJob(
         id=new_id(),
         task=task,
         queue=options.queue or defaults.queue,
@@ -82,6 +91,21 @@ def row_of(
         arguments=arguments,
         same_call_within=micros_of(options.same_call_within),
     )
+    if not options.after:
+        return row
+    after = dict.fromkeys(_upstream(job, before) for job in options.after)
+    return row._replace(after=tuple(after), when=options.when)
+
+
+def _upstream(job: str | Call, before: Mapping[int, bytes]) -> bytes:
+    if isinstance(job, str):
+        return as_bytes(job)
+    if id(job) not in before:
+        raise Refused(
+            f"after= names a call of {job.task.name} that does not stand before this one in the "
+            "same app.run or enqueue_many: list it first, or enqueue it and pass its handle"
+        )
+    return before[id(job)]
 
 
 def published(

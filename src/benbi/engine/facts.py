@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from benbi.engine.attempt import Attempt
 from benbi.engine.resources import Resources
@@ -22,11 +23,14 @@ class Facts:
         threads: Threads,
         clock: Callable[[], int],
         resources: Resources,
+        home: Any,
     ) -> None:
         self._attempt = attempt
         self._threads = threads
         self._clock = clock
         self._resources = resources
+        # What the context asks of the app, where it adds jobs and waits for them.
+        self._home = home
 
     @property
     def job_id(self) -> str:

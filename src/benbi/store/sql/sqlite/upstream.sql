@@ -143,10 +143,27 @@ FROM benbi_jobs WHERE n > :after ORDER BY n LIMIT :most;
 SELECT e.parent_n FROM json_each(:ns) AS c JOIN benbi_edges AS e ON e.child_n = c.value
 WHERE e.outcome IS NULL;
 
+-- name: run_record
+SELECT name, owner, created_at FROM benbi_runs WHERE n = :run;
+
+-- name: run_states
+SELECT state, count(*) FROM benbi_jobs WHERE run_n = :run AND run_n IS NOT NULL GROUP BY state;
+
+-- name: jobs_of_run
+SELECT id FROM benbi_jobs
+WHERE run_n = :run AND run_n IS NOT NULL
+  AND n > coalesce((SELECT n FROM benbi_jobs WHERE id = :after), 0)
+ORDER BY n LIMIT :most;
+
+-- name: live_of_run
+SELECT n FROM benbi_jobs
+WHERE run_n = :run AND run_n IS NOT NULL AND n > :after AND finished_at IS NULL
+ORDER BY n LIMIT 1;
+
 -- name: jobs_to_cancel
 -- The newest first: a job is canceled before those that it waits for, and so does not fail with them.
 SELECT n, owner, state FROM benbi_jobs
-WHERE run_n = :run AND run_n IS NOT NULL AND n < :before AND finished_at IS NULL
+WHERE run_n = :run AND run_n IS NOT NULL AND n < :before AND finished_at IS NULL AND cancel_requested_at IS NULL
 ORDER BY n DESC LIMIT :most;
 
 -- name: runs_of
