@@ -24,7 +24,7 @@ BESIDE: Final = ("cancel", "expire", "again", "mark")
 # Why each move is made. The states stand in the table; this is what a table can not say.
 WHEN: Final = {
     "enqueue": "a call is accepted: now, or with `delay=` or `run_at=` later",
-    "settle": "the last job that it waited for has ended (DAGs, to come)",
+    "settle": "what it waited for has ended, or enough of it: by its trigger rule it runs or ends",
     "admit": "a slot of a limit is free (limits, to come)",
     "due": "its time has come",
     "claim": "a worker takes it",
@@ -35,7 +35,7 @@ WHEN: Final = {
     "snooze": "the function raised `Snooze`, or a step backs off for long",
     "sleep": "`ctx.sleep`",
     "ask": "`ctx.ask`",
-    "wait": "it waits for other jobs (DAGs, to come)",
+    "wait": "`ctx.wait`",
     "release": "its worker drains, or gives back what it can not run",
     "lose": "its worker died: at once, later, or never again after `max_losses`",
     "stop": "it was canceled while it ran",

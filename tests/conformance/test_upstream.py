@@ -275,6 +275,18 @@ def test_a_retried_parent_takes_along_what_failed_with_it(rig: Rig) -> None:
     assert rig.types(cleanup) == ran
 
 
+def test_a_child_that_ran_has_had_its_answer(rig: Rig) -> None:
+    root = rig.put()
+    child = rig.put(after=[root], when="all_done")
+    end(rig, root, "failed")
+    end(rig, child, "ok")
+    before = rig.rows("standing_upstream", ns=f"[{rig.found(child).n}]")
+    rig.again(root)
+    end(rig, root, "ok")
+    assert rig.rows("standing_upstream", ns=f"[{rig.found(child).n}]") == before
+    assert rig.types(child) == ["created", "pending", "started", "completed"]
+
+
 def test_what_still_fails_by_another_parent_stays(rig: Rig) -> None:
     one, two = rig.put(), rig.put()
     child = rig.put(after=[one, two])
@@ -373,6 +385,24 @@ def test_a_released_job_keeps_its_place_after_a_drain(rig: Rig) -> None:
     assert rig.finish(claim, Released("drain")) == "pending"
     assert rig.finish(rig.claim_one(), Completed("1")) == "completed"
     assert rig.state(child) == "completed"
+
+
+# A running job adds others.
+
+
+def test_jobs_that_are_added_by_a_running_one_are_added_once(rig: Rig) -> None:
+    claim = rig.running()
+    rows = [rig.new(), rig.new()]
+    rig.add_jobs(claim, rows)
+    rig.repeat(claim)
+    assert len(rig.claim(rig.worker(), 10)) == 2
+
+
+def test_a_canceled_job_adds_nothing(rig: Rig) -> None:
+    claim = rig.running()
+    rig.cancel(claim.job_id)
+    assert rig.add_jobs(claim, [rig.new()]).cancel_requested
+    assert rig.claim(rig.worker(), 10) == []
 
 
 # Retention.

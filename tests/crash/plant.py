@@ -52,3 +52,15 @@ def expected(number: int) -> int:
     for name in ("square", "shift", "fold"):
         value = expected_step(name, value)
     return value
+
+
+@app.task(max_losses=1000)
+async def squared(number: int) -> int:
+    return number * number
+
+
+@app.task(max_losses=1000)
+async def fan_out(ctx: Context, numbers: list[int]) -> int:
+    """The sum of the squares: each is a job of its own."""
+    added = await ctx.run([squared.call(number) for number in numbers])
+    return sum([await ctx.wait(job) for job in added.jobs])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.faults.planting import Fault
 
 LIFECYCLE = "store/sql/sqlite/lifecycle.sql"
+UPSTREAM = "store/sql/sqlite/upstream.sql"
 VIEWS = "store/sql/sqlite/views.sql"
 FLEET = "store/sql/sqlite/fleet.sql"
 SCHEDULES = "store/sql/sqlite/schedules.sql"
@@ -352,6 +353,96 @@ FAULTS = [
         "        first, self._ended = not self._ended, True\n",
         "        first, self._ended = True, True\n",
         "tests/engine/test_durability.py::test_a_claim_comes_to_exactly_one_outcome",
+    ),
+    # Waiting for other jobs.
+    Fault(
+        "a finish does not release what waits",
+        "store/lifecycle.py",
+        "    upstream.ended(tx, gone)\n",
+        "",
+        f"{CONFORMANCE}/test_upstream.py::test_the_last_one_to_end_releases_it_at_once[file]",
+    ),
+    Fault(
+        "a rescue that ends a job tells nobody",
+        "store/moves.py",
+        "    upstream.ended(tx, [row[0] for row in rows if row[3] in FINAL])\n",
+        "",
+        f"{CONFORMANCE}/test_upstream.py::"
+        "test_every_way_to_end_is_told_to_who_waits[file-lost-failed]",
+    ),
+    Fault(
+        "canceled counts as skipped",
+        UPSTREAM,
+        "WHEN 'skipped' THEN 'skipped' ELSE 'failed' END",
+        "WHEN 'failed' THEN 'failed' ELSE 'skipped' END",
+        f"{CONFORMANCE}/test_upstream.py::"
+        "test_every_way_to_end_is_told_to_who_waits[file-canceled-failed]",
+    ),
+    Fault(
+        "a parent that has ended is not counted at an enqueue",
+        "store/linked.py",
+        "upstream.begin(self._tx, self._waiting, list(self._ended))",
+        "upstream.begin(self._tx, self._waiting, [])",
+        f"{CONFORMANCE}/test_upstream.py::test_parents_that_have_ended_are_counted_at_once[file]",
+    ),
+    Fault(
+        "another owner's job may be waited for",
+        "store/linked.py",
+        "                if owner == job.owner:\n",
+        "                if True:\n",
+        f"{CONFORMANCE}/test_upstream.py::test_a_missing_or_foreign_parent_is_refused_whole[file]",
+    ),
+    Fault(
+        "a cascade that was cut is forgotten",
+        "store/upstream.py",
+        '            tx.rows("leave_unsettled", ns=_listed([*level, *gone]))\n',
+        "",
+        f"{CONFORMANCE}/test_upstream.py::"
+        "test_a_fan_out_beyond_one_transaction_goes_on_in_upkeep[file]",
+    ),
+    Fault(
+        "a retry by hand leaves what failed with the job",
+        "store/moves.py",
+        "    upstream.reopen(tx, job.n)\n",
+        "",
+        f"{CONFORMANCE}/test_upstream.py::"
+        "test_a_retried_parent_takes_along_what_failed_with_it[file]",
+    ),
+    Fault(
+        "a retry by hand takes back what ran",
+        UPSTREAM,
+        "       OR c.state = 'failed' AND c.reason = 'upstream_failed');",
+        "       OR c.state IN ('failed', 'completed'));",
+        f"{CONFORMANCE}/test_upstream.py::test_a_child_that_ran_has_had_its_answer[file]",
+    ),
+    Fault(
+        "cancel ignored where a job begins to wait",
+        UPSTREAM,
+        "SET state = CASE WHEN cancel_requested_at IS NULL THEN 'waiting' ELSE 'canceled' END,\n"
+        "    reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE 'requested' END,\n"
+        "    waits_for = CASE WHEN cancel_requested_at IS NULL THEN 'upstream' END,\n"
+        "    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :now END,\n",
+        "SET state = 'waiting', reason = :reason, waits_for = 'upstream',\n"
+        "    cancel_requested_at = NULL, finished_at = CASE WHEN :now IS NULL THEN :now END,\n",
+        f"{CONFORMANCE}/test_upstream.py::test_a_cancel_wins_over_waiting[file]",
+    ),
+    Fault(
+        "a canceled job adds jobs",
+        "store/lifecycle.py",
+        "    if item.adds and canceled:\n",
+        "    if item.adds and not item.claim.n:\n",
+        f"{CONFORMANCE}/test_upstream.py::test_a_canceled_job_adds_nothing[file]",
+    ),
+    Fault(
+        "how a job ended is looked up again on each replay",
+        "waiting.py",
+        "        if found is None or found.result is None:\n"
+        "            return None\n"
+        "        return codec_for(Waited)",
+        "        if found is None or found.result:\n"
+        "            return None\n"
+        "        return codec_for(Waited)",
+        "tests/walk/test_19_waiting.py::test_how_a_job_ended_is_recorded",
     ),
     # Replay.
     Fault(

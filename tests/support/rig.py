@@ -156,6 +156,10 @@ class Rig:
             Write(claim, self._number(claim), list(events), list(steps), [], progress)
         )
 
+    def add_jobs(self, claim: Claim, rows: Sequence[NewJob]) -> Accepted:
+        """The claim's next write adds jobs."""
+        return self._record(Write(claim, self._number(claim), adds=rows))
+
     def finish(
         self,
         claim: Claim,

@@ -157,7 +157,6 @@ async def test_branches_that_wait_go_on_together(app: Benbi) -> None:
 
 
 async def test_what_a_job_waited_for_raises_how_it_ended(app: Benbi) -> None:
-    """The end is recorded: a retry by hand of the other job changes nothing for this one."""
     seen: list[str] = []
 
     @app.task
@@ -182,6 +181,35 @@ async def test_what_a_job_waited_for_raises_how_it_ended(app: Benbi) -> None:
         assert await job.result(timeout=10) == "went on"
     assert set(seen) == {"JobFailed failed", "JobCanceled canceled"}
     assert seen[-2:] == ["JobFailed failed", "JobCanceled canceled"]
+
+
+async def test_how_a_job_ended_is_recorded(app: Benbi) -> None:
+    """Whoever saw it fail sees that on each replay, even if it was retried by hand meanwhile."""
+    seen: list[str] = []
+
+    @app.task
+    async def fragile(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise Permanent("no")
+
+    @app.task
+    async def careful(ctx: Context, other: str) -> bool:
+        try:
+            await ctx.wait(other)
+            seen.append("completed")
+        except JobFailed:
+            seen.append("failed")
+        return await ctx.ask("Go on without?", bool)
+
+    other = await fragile.enqueue()
+    job = await careful.enqueue(other.id)
+    async with app.working():
+        await state_reached(app, job.id, "input_required")
+        await other.retry()
+        await other.result(timeout=10)
+        await job.answer(True)
+        assert await job.result(timeout=10)
+    assert set(seen) == {"failed"}
 
 
 async def test_what_can_not_be_waited_for_is_refused(app: Benbi) -> None:

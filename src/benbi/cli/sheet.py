@@ -55,6 +55,7 @@ def _facts(job: Job) -> Iterable[tuple[str, str]]:
     yield "key", job.key or ""
     yield "generation", str(job.generation) if job.generation > 1 else ""
     yield "created", f"{words.moment(job.created_at)} ({words.age(job.created_at)} ago)"
+    yield "waits for", "\n".join(job.waits_for)
     if job.state in ("scheduled", "retrying"):
         yield "due", words.moment(job.run_at)
     if job.started_at:

@@ -121,6 +121,7 @@ class JobView(View):
     progress: ProgressView | None
     error: ErrorView | None
     questions: list[QuestionView]
+    waits_for: list[str]
     links: dict[str, str]
 
 
