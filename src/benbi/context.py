@@ -220,7 +220,8 @@ class Context(Facts, Saving, AwaitsJobs):
         while True:
             try:
                 ticket = self._attempt.write(loop=asyncio.get_running_loop(), **what)
-                return self._attempt.recorded_now(await ticket.outcome(), what.get("steps", ()))
+                accepted = await ticket.outcome()
+                return self._attempt.recorded_now(accepted, what.get("steps", ()))
             except FOR_A_WHILE:
                 if "steps" not in what or self._attempt.stop is not None:
                     raise

@@ -318,8 +318,9 @@ FAULTS = [
     Fault(
         "a step goes on before its record",
         "context.py",
-        "                self._attempt.mind(await ticket.outcome())\n",
-        "                asyncio.ensure_future(ticket.outcome())\n",
+        "                accepted = await ticket.outcome()\n",
+        "                asyncio.ensure_future(ticket.outcome())\n"
+        "                accepted = Accepted(False)\n",
         "tests/engine/test_durability.py::"
         "test_a_job_goes_on_only_after_its_record_is_durable[step]",
     ),

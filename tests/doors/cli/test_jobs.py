@@ -12,6 +12,7 @@ from tests.support.polling import wait_until
 
 JOB_FIELDS = {
     "id",
+    "waits_for",
     "task",
     "queue",
     "owner",
