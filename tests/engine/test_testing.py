@@ -21,7 +21,7 @@ from benbi import (
     testing,
 )
 from benbi.engine import replay
-from benbi.errors import Abandon, NotEncodable, StepNameRepeated
+from benbi.errors import Abandon, NotEncodable, Refused, StepNameRepeated
 
 HOUR = timedelta(hours=1)
 
@@ -405,3 +405,19 @@ async def test_a_job_that_fails_says_so(app: testing.TestApp) -> None:
     await app.run_until_idle()
     with pytest.raises(JobFailed, match="a bug"):
         await job.result()
+
+
+async def test_a_plain_call_keeps_what_the_task_saves() -> None:
+    ctx = testing.context()
+    saved = await ctx.save("report.txt", b"all of it")
+    assert ctx.files == {"report.txt": b"all of it"}
+    assert (saved.name, saved.size) == ("report.txt", 9)
+    with pytest.raises(Refused, match="saved already"):
+        await ctx.save("report.txt", b"another")
+
+
+async def test_a_plain_call_has_no_other_jobs_to_wait_for() -> None:
+    with pytest.raises(LookupError, match="benbi_app"):
+        await testing.context().wait("0193a0c5-0000-7000-8000-000000000000")
+    with pytest.raises(LookupError, match="benbi_app"):
+        testing.sync_context().run([])

@@ -164,7 +164,7 @@ class Saving:
         finally:
             left(self._attempt, use, pending, error)
 
-    async def _written(self, **what: Any) -> None:
+    async def _written(self, **what: Any) -> Any:
         raise NotImplementedError
 
     def _note_branch(self) -> None:
@@ -197,5 +197,5 @@ class SyncSaving:
         finally:
             left(self._attempt, use, pending, error)
 
-    def _written(self, **what: Any) -> None:
+    def _written(self, **what: Any) -> Any:
         raise NotImplementedError

@@ -6,8 +6,11 @@ Everything else is the real thing: a value that JSON can not carry is refused he
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID, uuid4
 
@@ -17,14 +20,18 @@ from benbi.engine.attempt import Attempt
 from benbi.engine.facts import Facts
 from benbi.engine.replay import AskOptions
 from benbi.engine.resources import Resource
+from benbi.engine.saving import checked_name
 from benbi.engine.threads import Threads
 from benbi.engine.uses import Identity
-from benbi.job import Claim, Progress
+from benbi.errors import Refused
+from benbi.job import Artifact, Claim, Progress
 from benbi.options import Duration, seconds_of
 from benbi.outcome import Snoozed
 from benbi.store.batcher import Ticket
+from benbi.store.files import Content
 from benbi.store.lifecycle import Accepted, Asked, StepRecord, Write
 from benbi.store.recorded import NOTHING_RECORDED
+from benbi.task import Call
 from benbi.testing.clock import FakeClock
 
 T = TypeVar("T")
@@ -127,9 +134,10 @@ class _Rehearsal(Attempt):
         step: StepRecord | None = None,
         wake_in: float | None = None,
         snooze: Snoozed | None = None,
+        awaits: bytes | None = None,
     ) -> None:
         if snooze is None:
-            super().suspend(asked=asked, step=step, wake_in=wake_in)
+            super().suspend(asked=asked, step=step, wake_in=wake_in, awaits=awaits)
 
 
 class _Recording(Facts):
@@ -138,12 +146,13 @@ class _Recording(Facts):
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
         self.clock = options.get("clock") or FakeClock()
         self.questions: list[Answered] = []
+        self.files: dict[str, bytes] = {}
         self.sleeps: list[float] = []
         self._answers = options.get("answers", {})
         self._values = options.get("resources", {})
         self._notes = _Notes()
         self._rehearsal = _Rehearsal(_claim(options), self._notes, options.get("steps", {}))
-        super().__init__(self._rehearsal, Threads(), self.clock, cast("Any", None))
+        super().__init__(self._rehearsal, Threads(), self.clock, cast("Any", None), None)
 
     @property
     def reports(self) -> list[Progress]:
@@ -188,6 +197,25 @@ class _Recording(Facts):
         self.sleeps.append(seconds)
         self.clock.advance(seconds)
 
+    def _saved(self, name: str, content: Content) -> Artifact:
+        self._rehearsal.check()
+        name = checked_name(name)
+        if name in self.files:
+            raise Refused(f"{name!r} was saved already; a name is saved once in a job")
+        if isinstance(content, bytes | bytearray | memoryview):
+            data = bytes(content)
+        elif isinstance(content, str | os.PathLike):
+            data = Path(content).read_bytes()
+        else:
+            data = content.read()
+        self.files[name] = data
+        return Artifact(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def _no_other_jobs(self, what: str) -> NoReturn:
+        raise LookupError(
+            f"ctx.{what} needs jobs, and a plain call has none: test it with benbi_app"
+        )
+
     def _value_of(self, resource: Resource[T]) -> T:
         self._rehearsal.check()
         if resource not in self._values:
@@ -210,6 +238,15 @@ class RecordingContext(_Recording, Context):
     async def resource(self, resource: Resource[T]) -> T:
         return self._value_of(resource)
 
+    async def save(self, name: str, content: Content) -> Artifact:
+        return self._saved(name, content)
+
+    async def wait(self, job: Any) -> Any:
+        self._no_other_jobs("wait")
+
+    async def run(self, calls: Sequence[Call], *, name: str = "") -> NoReturn:
+        self._no_other_jobs("run")
+
     async def _pause(self, seconds: float) -> None:
         return None
 
@@ -226,11 +263,21 @@ class RecordingSyncContext(_Recording, SyncContext):
     def resource(self, resource: Resource[T]) -> T:
         return self._value_of(resource)
 
+    def save(self, name: str, content: Content) -> Artifact:
+        return self._saved(name, content)
+
+    def wait(self, job: Any) -> Any:
+        self._no_other_jobs("wait")
+
+    def run(self, calls: Sequence[Call], *, name: str = "") -> NoReturn:
+        self._no_other_jobs("run")
+
 
 def context(**options: Unpack[ContextOptions]) -> RecordingContext:
     """A Context for a plain call of an async task: ``await order(testing.context(), 17)``.
 
-    It keeps ``reports`` (of progress), ``partials``, ``steps``, ``questions`` and ``sleeps``.
+    It keeps ``reports`` (of progress), ``partials``, ``steps``, ``questions``, ``sleeps`` and
+    ``files`` (what was saved).
     Steps run and their results are checked; asks get prepared answers, LookupError without one
     (and without a default); sleeps and back-offs take no time.
     """
