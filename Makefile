@@ -6,6 +6,7 @@
 VENV ?= .venv
 DEMO_VENV ?= .venv-demo
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 PYTHON ?=
 OUT ?= .ci/out
 TESTS ?= tests
@@ -15,7 +16,7 @@ BENCH_ARGS ?=
 
 BIN = $(VENV)/bin
 
-.PHONY: help setup test test-all services check format demo soak bench build clean
+.PHONY: help setup test test-all services check format demo docs soak bench build clean
 
 help: ## print the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -45,6 +46,10 @@ demo: ## run examples/giftgenius in a lean environment (DEMO_ARGS="…")
 	@scripts/setup "$(DEMO_VENV)" demo "$(PYTHON)"
 	@$(DEMO_VENV)/bin/python examples/giftgenius/demo.py $(DEMO_ARGS)
 
+docs: ## build the docs site into build/docs/html, and check its links
+	@scripts/setup "$(DOCS_VENV)" docs "$(PYTHON)"
+	@$(DOCS_VENV)/bin/python -m scripts.docs
+
 soak: setup ## run all tests in their long forms: many seeds, many minutes (TESTS=tests/crash: some)
 	@BENBI_SOAK=1 $(BIN)/python -m pytest $(TESTS) --timeout 0 $(PYTEST_ARGS)
 
@@ -57,5 +62,5 @@ build: setup ## build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --quiet --no-isolation
 
 clean: ## remove what the other targets made, environments included
-	@rm -rf .venv .venv-demo .venv-bench .ci/out dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-demo .venv-bench .venv-docs .ci/out build/docs dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

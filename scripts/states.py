@@ -1,9 +1,9 @@
-"""Draws the moves of a job in docs/states.md, from the one table that the code goes by.
+"""Draws the moves of a job for docs/states.md, from the one table that the code goes by.
 
-    python -m scripts.states            writes docs/states.md anew
-    python -m scripts.states --check    fails where the page is not up to date
+    python -m scripts.states            writes docs/states.svg and the table of docs/states.md
+    python -m scripts.states --check    fails where one of them is not up to date
 
-Only what stands between two comments of the page is written.
+Of the page only what stands between two comments is written.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from benbi.job import FINAL, MOVES, Move, State
+from scripts.drawing import Box, drawing
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "states.md"
+PICTURE: Final = PAGE.with_suffix(".svg")
 BEGIN: Final = "<!-- written by scripts/states.py: begin -->"
 END: Final = "<!-- written by scripts/states.py: end -->"
 
@@ -47,26 +49,46 @@ WHEN: Final = {
 }
 
 
+# Where each state stands; the empty name is where jobs come from.
+PLACES: Final = {
+    "": (20, 170),
+    "scheduled": (370, 40),
+    "pending": (200, 170),
+    "running": (560, 170),
+    "retrying": (370, 250),
+    "input_required": (370, 380),
+    "completed": (880, 40),
+    "skipped": (880, 127),
+    "failed": (880, 213),
+    "canceled": (880, 300),
+}
+SIZE: Final = (960, 410)
+
+
 def page(text: str) -> str:
-    """The page with its generated part drawn anew. SystemExit where it has no such part."""
+    """The page with its table written anew. SystemExit where it has no place for one."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"{PAGE.name} lacks the lines {BEGIN} and {END}")
-    return f"{before}{begin}\n\n{diagram()}\n\n{table()}\n\n{end}{after}"
+    return f"{before}{begin}\n\n{table()}\n\n{end}{after}"
 
 
-def diagram() -> str:
-    """The way of a job that nobody stops, as a Mermaid state diagram: without ``waiting``."""
-    arrows: dict[tuple[str, str], list[str]] = {}
+def arrows() -> dict[tuple[str, str], str]:
+    """The way of a job that nobody stops: which moves lead from one state to another."""
+    found: dict[tuple[str, str], list[str]] = {}
     for move in MOVES.values():
         for arrow in _arrows_of(move):
             if move.name not in BESIDE and State.WAITING not in arrow:
-                arrows.setdefault(arrow, []).append(move.name)
-    lines = ["```mermaid", "stateDiagram-v2", "    direction LR"]
-    lines += [f"    {a} --> {b}: {', '.join(names)}" for (a, b), names in arrows.items()]
-    lines += [f"    {state} --> [*]" for state in State if state in FINAL]
-    return "\n".join([*lines, "```"])
+                found.setdefault(arrow, []).append(move.name)
+    return {arrow: ", ".join(names) for arrow, names in found.items()}
+
+
+def picture() -> str:
+    """These arrows as an SVG."""
+    finals = {str(state) for state in FINAL}
+    boxes = {name: Box(x, y, name, name in finals) for name, (x, y) in PLACES.items()}
+    return drawing(boxes, arrows(), SIZE)
 
 
 def table() -> str:
@@ -84,7 +106,7 @@ def table() -> str:
 def _arrows_of(move: Move) -> list[tuple[str, str]]:
     order = [None, *State]
     return [
-        (str(source or "[*]"), str(target))
+        (str(source or ""), str(target))
         for source in sorted(move.sources, key=order.index)
         for target in sorted(move.targets, key=order.index)
     ]
@@ -99,14 +121,20 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    text = PAGE.read_text("utf-8")
-    drawn = page(text)
-    if not arguments:
-        PAGE.write_text(drawn, "utf-8")
-    elif drawn != text:
-        print(f"{PAGE.name} is not up to date: run python -m scripts.states", file=sys.stderr)
-        return 1
+    for path, old, new in drawn():
+        if not arguments:
+            path.write_text(new, "utf-8")
+        elif old != new:
+            print(f"{path.name} is not up to date: run python -m scripts.states", file=sys.stderr)
+            return 1
     return 0
+
+
+def drawn() -> list[tuple[Path, str, str]]:
+    """What this program writes: each file, what it holds, and what it should hold."""
+    text = PAGE.read_text("utf-8")
+    svg = PICTURE.read_text("utf-8") if PICTURE.exists() else ""
+    return [(PAGE, text, page(text)), (PICTURE, svg, picture())]
 
 
 if __name__ == "__main__":

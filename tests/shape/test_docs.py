@@ -141,9 +141,19 @@ def test_the_exit_codes_are_those_of_the_command() -> None:
 
 
 def test_the_page_of_states_is_up_to_date() -> None:
-    text = states.PAGE.read_text("utf-8")
-    assert states.page(text) == text, "run python -m scripts.states"
+    for path, old, new in states.drawn():
+        assert old == new, f"{path.name}: run python -m scripts.states"
     assert set(states.WHEN) == set(MOVES)
+
+
+def test_the_drawing_of_states_shows_each_arrow_and_state() -> None:
+    picture = states.picture()
+    assert picture.count('class="arrow"') == len(states.arrows())
+    assert all(f">{state}</text>" in picture for state in State if state != State.WAITING)
+    left_out = {*states.BESIDE, "settle", "admit", "wait"}
+    assert {name for told in states.arrows().values() for name in told.split(", ")} == (
+        set(MOVES) - left_out
+    )
 
 
 def test_the_page_of_states_explains_each_state() -> None:
