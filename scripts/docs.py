@@ -63,6 +63,7 @@ def fit(text: str, folder: Path) -> str:
         drawing = (folder / found[2]).read_text("utf-8").strip()
         return f'<div class="drawing" role="img" aria-label="{found[1]}">\n{drawing}\n</div>'
 
+    text = text.replace("](../tests/walk)", "](walk/index.md)")
     text = _PICTURE.sub(picture, _FENCE.sub(fence, text))
     return _CHAPTER.sub(r"[`walk/test_\1.py`](walk/\1.md)", text)
 

@@ -1,12 +1,12 @@
-"""Runs the first minute of the README as it is printed.
+"""Runs a section of a page, the first minute of the README unless told otherwise, as printed.
 
-    scripts/readme.py README.md VENV [SECONDS]
+    scripts/readme.py README.md VENV [SECONDS [SECTION]]
 
-It reads the section whose heading is "First minute" (up to the next heading of the same or a
+It reads the section whose heading begins with SECTION (up to the next heading of the same or a
 higher level) and does what a reader would, in an empty folder, with VENV's programs first on
 PATH and an empty home:
 
-    ```python NAME          is saved as NAME
+    ```python NAME          is saved as NAME; so is ```ini NAME
     ```sh                   is run; each command must succeed
     ```sh background        is started and left running until the end; the next block begins
                             when it has printed its first line
@@ -84,6 +84,11 @@ def section(text: str, title: str) -> tuple[int, int]:
     return start, len(lines) + 1
 
 
+def is_file(block: Block) -> bool:
+    """True for a block that is saved under the name that it gives."""
+    return block.language in ("python", "ini") and len(block.words) > 1
+
+
 def compile_python(block: Block, page: str) -> None:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     compile("\n" * block.line + block.body, page, "exec", flags)
@@ -95,8 +100,8 @@ def script(steps: list[Block], stored: Path) -> str:
     for block in steps:
         kept = stored / f"line-{block.line}"
         quoted = shlex.quote(str(kept))
-        parts.append(f"echo '-- README, line {block.line}' >&2")
-        if block.language == "python":
+        parts.append(f"echo '-- line {block.line}' >&2")
+        if is_file(block):
             kept.write_text(block.body, "utf-8")
             name = shlex.quote(block.words[1])
             parts.append(f'mkdir -p "$(dirname {name})"; cp {quoted} {name}')
@@ -159,22 +164,22 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) not in (2, 3):
+    if len(arguments) not in (2, 3, 4):
         print(__doc__, file=sys.stderr)
         return 2
     page, venv = Path(arguments[0]), Path(arguments[1])
-    seconds = float(arguments[2]) if len(arguments) == 3 else 120.0
+    seconds = float(arguments[2]) if len(arguments) > 2 else 120.0
+    wanted = arguments[3] if len(arguments) > 3 else SECTION
     text = page.read_text("utf-8")
-    first, last = section(text, SECTION)
+    first, last = section(text, wanted)
     steps: list[Block] = []
     for block in blocks(text):
         if block.language == "python":
             compile_python(block, arguments[0])
-        named = block.language == "python" and len(block.words) > 1
-        if first <= block.line < last and (block.language == "sh" or named):
+        if first <= block.line < last and (block.language == "sh" or is_file(block)):
             steps.append(block)
     if not any(block.language == "sh" for block in steps):
-        print(f"readme: nothing to run in section {SECTION!r}", file=sys.stderr)
+        print(f"readme: nothing to run in section {wanted!r}", file=sys.stderr)
         return 1
     started = time.monotonic()
     code = run(steps, venv, seconds)
