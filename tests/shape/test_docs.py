@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from benbi import Benbi
+from benbi import Benbi, Retry
 from benbi.cli import exits
 from benbi.fleet import CAUSES
 from benbi.job import MOVES, State
+from benbi.retry import codes, judge
+from benbi.retry.classes import _RULES
 from benbi.triggers import RULES
 from scripts import states
 from scripts.readme import blocks, compile_python
@@ -20,6 +24,7 @@ from tests.shape.source import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OPERATIONS = ROOT / "docs" / "operations.md"
+RETRIES = ROOT / "docs" / "retries.md"
 PROMISES = ROOT / "docs" / "promises.md"
 QUOTED = re.compile(r"`([^`\s]+)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -128,6 +133,27 @@ def test_every_cause_that_explain_knows_is_documented() -> None:
     rows = rows_of(OPERATIONS, "Why a job does not run")
     written = [cause for cell in rows for cause in re.findall(r"\w+", cell)]
     assert sorted(written) == sorted(CAUSES)
+
+
+def known_packages() -> set[str]:
+    """The packages whose errors the retry rules know by name, but for Python's own."""
+    classes = {*_RULES, *codes._READERS, *codes._CODE_IS_STATUS, *codes._STATUS_IS_STATUS}
+    packages = {name.partition(".")[0] for name in {*classes, *judge._WRAPPERS}}
+    return (packages | codes._MODEL_PACKAGES) - sys.stdlib_module_names
+
+
+def test_the_page_of_retries_names_each_library_and_each_default() -> None:
+    table = rows_of(RETRIES, "Which libraries are known")
+    named = [word for packages, _ in table.values() for word in QUOTED.findall(packages)]
+    assert sorted(named) == sorted(known_packages())
+    fields = rows_of(RETRIES, "The policy")
+    policy = Retry()
+    assert list(fields) == [field.name for field in dataclasses.fields(Retry)]
+    for name, (default, _) in fields.items():
+        value = getattr(policy, name)
+        assert default.strip("`").removesuffix(" s") == (
+            str(value) if isinstance(value, bool) else f"{value:g}"
+        )
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
