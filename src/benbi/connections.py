@@ -21,7 +21,7 @@ from benbi.wake.sqlite import SqliteWake
 class Connections:
     """Database, store and hints of one URL, each made when it is first asked for.
 
-    ``given_url``: as the app's code says it, None where it does not.
+    ``given_url`` and ``given_artifacts``: as the app's code says it, None where it does not.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class Connections:
     ) -> None:
         self.given_url = url
         self.durability = durability
-        self._artifacts = artifacts
-        self._max_artifact = max_artifact
+        self.given_artifacts = artifacts
+        self.max_artifact = max_artifact
         self._lock = threading.Lock()
         self._database: SqliteDatabase | None = None
         self._store: Store | None = None
@@ -66,7 +66,7 @@ class Connections:
 
     def _files(self) -> Files:
         path = self.database.path
-        return Files(folder_for(self._artifacts, path), limit=self._max_artifact, like=path)
+        return Files(folder_for(self.given_artifacts, path), limit=self.max_artifact, like=path)
 
     def _make_wake(self) -> Wake | None:
         database = self.database

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from benbi.errors import Refused
 from benbi.fleet import Explanation, Queue, Stats, WorkerRecord
+from benbi.location import folder_for
 from benbi.loops import refuse_in_loop
 from benbi.operations import Operations
 from benbi.options import checked_queue
-from benbi.settings import Setting, url_setting
+from benbi.settings import Setting, artifacts_setting, url_setting
 from benbi.store import fleet, stats
 from benbi.store.explain import explain
 
@@ -109,7 +110,11 @@ class Oversight(Operations):
         parameters = inspect.signature(type(self)).parameters
         for name in ("slots", "heartbeat_timeout", "max_payload"):
             found.append(_setting(name, getattr(self, name), parameters))
-        return [*found, _setting("durability", self._connections.durability, parameters)]
+        kept = self._connections
+        found.append(_setting("durability", kept.durability, parameters))
+        folder = folder_for(kept.given_artifacts, kept.database.path)
+        found.append(artifacts_setting(kept.given_artifacts, folder))
+        return [*found, _setting("max_artifact", kept.max_artifact, parameters)]
 
     def _liveness(self) -> tuple[float, bool]:
         """The timeout of workers that said none, and whether workers beat at all."""

@@ -30,6 +30,15 @@ def url_setting(given: str | None, url: str) -> Setting:
     return Setting("url", url, "BENBI_URL" if os.environ.get("BENBI_URL") else "default")
 
 
+def artifacts_setting(given: object, folder: object) -> Setting:
+    """Where files are kept; ``given``: what the code says."""
+    value = None if folder is None else str(folder)
+    if given:
+        return Setting("artifacts", value, "code")
+    named = "BENBI_ARTIFACTS" if os.environ.get("BENBI_ARTIFACTS") else "default"
+    return Setting("artifacts", value, named)
+
+
 def check_settings(
     url: object, slots: object, heartbeat_timeout: object, max_payload: object
 ) -> None:

@@ -75,15 +75,19 @@ async def test_a_claim_that_commits_during_the_drain_is_given_back(app: Benbi) -
     stop = asyncio.Event()
     worker = asyncio.create_task(app.work(stop=stop, grace=0.1))
     await wait_until_async(lambda: app.workers_here and app.workers_here[0].claimed_at)
-    # One move in each round of the writer: the job commits between the first and the second.
-    holds = [asyncio.create_task(app.store.write(hold, gate)) for gate in gates]
-    await wait_until_async(lambda: app.store._batcher._items == 3)
+    # One of the claim's lane in each round of the writer: the job commits between the first and
+    # the second, and its claim stands behind the third, however fast the worker is.
+    lane = app.store._batcher._lanes["workers"].waiting
+    holds = [
+        asyncio.create_task(app.store._batcher.put("workers", (hold, (gate,), {})))
+        for gate in gates
+    ]
+    await wait_until_async(lambda: len(lane) == 2, what="the first is under way")
     enqueueing = asyncio.create_task(work.enqueue())
-    await wait_until_async(lambda: app.store._batcher._items == 4)
+    await wait_until_async(lambda: app.store._batcher._lanes["enqueue"].waiting)
     gates[0].set()
     job = await enqueueing
-    claims = app.store._batcher._lanes["workers"].waiting
-    await wait_until_async(lambda: len(claims) == 1, what="the claim is queued")
+    await wait_until_async(lambda: len(lane) == 2 and lane[-1].item[0] is not hold)
     stop.set()
     for gate in gates:
         gate.set()
