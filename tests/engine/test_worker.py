@@ -26,6 +26,8 @@ from benbi import (
     Transient,
 )
 from benbi.errors import UseWait
+from tests.support import wait_until_async
+from tests.support.foreign import write_lock
 from tests.support.working import state_reached, working
 
 SOON = Retry(attempts=3, first=0.01, jitter=0)
@@ -424,3 +426,26 @@ async def test_an_exclusive_body_stops_when_its_worker_is_cut_off(tmp_path: Path
                 await stopped.wait()
             foreign.execute("ROLLBACK")
         await job.cancel()
+
+
+async def test_a_worker_that_is_canceled_while_it_registers_leaves_no_row(tmp_path: Path) -> None:
+    """Nobody has to wait until it is taken for dead."""
+    path = tmp_path / "jobs.db"
+    async with Benbi(str(path)) as app:
+
+        @app.task
+        async def work() -> None: ...
+
+        with write_lock(path):
+            worker = asyncio.create_task(app.work())
+            # Its transaction has begun: it can not be withdrawn any more.
+            await wait_until_async(app.store._batcher._serving.locked)
+            worker.cancel()
+            # Until it has heard of it.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        # A look behind whatever is still under way.
+        await app.publish()
+        assert await app.workers() == []

@@ -104,7 +104,11 @@ class Worker:
         """
         self._stop = stop
         watch(current)
-        await self._register()
+        try:
+            await self._register()
+        except asyncio.CancelledError:
+            await self._drain(0)
+            raise
         unsubscribe = self._hints.subscribe(self._news.set)
         upkeep = Upkeep(
             self._store,
@@ -146,7 +150,14 @@ class Worker:
             self._version,
             round(self._heartbeat_timeout * 1e6),
         )
-        self._n = await self._store.write(workers.register, worker)
+        registering = asyncio.ensure_future(self._store.write(workers.register, worker))
+        try:
+            self._n = await asyncio.shield(registering)
+        except asyncio.CancelledError:
+            # Its row is there, or soon will be: the drain that follows must know which.
+            with suppress(StoreError):
+                self._n = await registering
+            raise
         await self._store.write(self._publish)
         self._buried = False
         self._heart = Heart(
