@@ -26,6 +26,10 @@ from benbi.errors import Abandon, NotEncodable, Refused, StepNameRepeated
 HOUR = timedelta(hours=1)
 
 
+# How long a job runs beside looks that must not take it for the end.
+LOOK = 0.3
+
+
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Benbi]:
     with Benbi(str(tmp_path / "jobs.db")) as app:
@@ -56,6 +60,24 @@ async def test_what_is_enqueued_runs_when_the_test_says_so(app: testing.TestApp)
     await app.run_until_idle()
     assert ran == [1, 2, 3]
     assert await job.result() == 1
+
+
+async def test_it_is_not_idle_while_a_job_runs(app: testing.TestApp) -> None:
+    """Nothing is pending, and the job that runs may still bring more."""
+    ran: list[str] = []
+
+    @app.task
+    async def after() -> None:
+        ran.append("after")
+
+    @app.task
+    async def slow() -> None:
+        await asyncio.sleep(LOOK)
+        await after.enqueue()
+
+    await slow.enqueue()
+    await app.run_until_idle()
+    assert ran == ["after"]
 
 
 def test_a_test_without_a_loop_has_the_twins(app: testing.TestApp) -> None:

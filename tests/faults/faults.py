@@ -661,7 +661,7 @@ FAULTS = [
         "engine/worker.py",
         "    return not pending and not workers.held(view, worker) and",
         "    return not pending and",
-        "tests/engine/test_testing.py::test_what_is_enqueued_runs_when_the_test_says_so",
+        "tests/engine/test_testing.py::test_it_is_not_idle_while_a_job_runs",
     ),
     Fault(
         "a test leaves its app changed",
