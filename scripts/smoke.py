@@ -1,12 +1,13 @@
 """What a user does first, with the benbi that is installed beside this Python.
 
-    VENV/bin/python scripts/smoke.py core|server|all
+    VENV/bin/python scripts/smoke.py core|server|secrets|all
 
 Runs in an empty folder with a database of its own, away from the source tree.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -32,6 +33,23 @@ async def add(ctx: Context, a: int, b: int) -> int:
     "Adds two numbers."
     await ctx.progress(1, 1, "added")
     return a + b
+"""
+
+# What the extras bring.
+DOORS = ("server", "all")
+SEALED = ("secrets", "all")
+
+SECRET_TASKS = """
+from typing import Annotated
+
+from benbi import Benbi, Secret
+
+app = Benbi()
+
+
+@app.task
+async def sign(token: Annotated[str, Secret]) -> int:
+    return len(token)
 """
 
 BENBI = str(Path(sys.executable).with_name("benbi"))
@@ -112,6 +130,18 @@ def over_http() -> None:
         check("HTTP answers", bool(until("benbi serve", jobs)), True)
 
 
+def sealed() -> None:
+    Path("secret_tasks.py").write_text(SECRET_TASKS, "utf-8")
+    os.environ["BENBI_KEY"] = base64.b64encode(os.urandom(32)).decode()
+    job_id = benbi("enqueue", "sign", "token=planted-token", "--app", "secret_tasks:app")
+    kept = b"".join(file.read_bytes() for file in Path().glob("jobs.db*"))
+    check("a secret is in no file", b"planted-token" in kept, False)
+    with running("work", "secret_tasks:app"):
+        benbi("jobs", "watch", job_id, "--timeout", str(SECONDS))
+    job = json.loads(benbi("jobs", "show", job_id, "--json"))
+    check("its task reads it", (job["state"], job["result"]), ("completed", 13))
+
+
 def over_mcp() -> None:
     import asyncio
 
@@ -132,7 +162,7 @@ def over_mcp() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in ("core", "server", "all"):
+    if len(arguments) != 1 or arguments[0] not in ("core", *DOORS, *SEALED):
         print(__doc__, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="benbi-smoke-") as place:
@@ -141,11 +171,13 @@ def main(arguments: list[str]) -> int:
         os.environ["BENBI_URL"] = str(Path(place, "jobs.db"))
         print(f"smoke, {arguments[0]}: {benbi('--version')}", flush=True)
         command_line()
-        if arguments[0] == "core":
-            without_the_extra()
-        else:
+        if arguments[0] in DOORS:
             over_http()
             over_mcp()
+        else:
+            without_the_extra()
+        if arguments[0] in SEALED:
+            sealed()
         os.chdir("/")
     return 0
 
