@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, New
     return job.id if inserted or tx.rows("existing", id=job.id) else keyed(tx, job)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _places(count: int) -> str:
     return as_json(list(range(count)))
 
