@@ -25,6 +25,42 @@ def test_an_accepted_job_is_pending_and_told(rig: Rig) -> None:
     assert rig.store.read_sync(views.arguments, rig.found(job_id).n) == '{"a": 1}'
 
 
+def test_jobs_of_one_call_keep_what_tells_them_apart(rig: Rig) -> None:
+    """Those that are alike are stored as one, and only those; their order is that of the calls."""
+    told = [
+        {"owner": "u1"},
+        {"owner": "u2"},
+        {"owner": "u2"},
+        {"queue": "mail"},
+        {"rank": -3},
+        {"delay": 5.0},
+        {"max_attempts": 7},
+        {"timeout": 9 * SECOND},
+        {"owner": "u1"},
+    ]
+    ids = rig.put_rows(*(rig.new(arguments=n, **fields) for n, fields in enumerate(told)))
+    jobs = [rig.job(job_id) for job_id in ids]
+    assert [job.owner for job in jobs] == ["u1", "u2", "u2", "", "", "", "", "", "u1"]
+    assert [job.queue for job in jobs] == ["default"] * 3 + ["mail"] + ["default"] * 5
+    assert [job.priority for job in jobs] == [0, 0, 0, 0, 3, 0, 0, 0, 0]
+    assert [job.state for job in jobs] == ["pending"] * 5 + ["scheduled"] + ["pending"] * 3
+    assert [job.max_attempts for job in jobs] == [3] * 6 + [7, 3, 3]
+    numbers = [rig.found(job_id).n for job_id in ids]
+    assert numbers == sorted(numbers)
+    kept = [rig.store.read_sync(views.arguments, n) for n in numbers]
+    assert kept == [str(number) for number in range(len(told))]
+
+
+def test_a_repeated_call_with_others_beside_it_stores_only_these(rig: Rig) -> None:
+    """A commit that was unknown is repeated in a batch with new jobs that are alike."""
+    first, second, third = (rig.new(arguments=n) for n in range(3))
+    rig.put_rows(second)
+    ids = rig.put_rows(first, second, third)
+    kept = [rig.store.read_sync(views.arguments, rig.found(job_id).n) for job_id in ids]
+    assert kept == ["0", "1", "2"]
+    assert [rig.types(job_id) for job_id in ids] == [["created"]] * 3
+
+
 def test_ids_come_back_in_the_order_of_the_calls(rig: Rig) -> None:
     rows = [rig.new(arguments=n) for n in range(50)]
     found = rig.put_rows(*rows)
