@@ -161,3 +161,21 @@ def test_settings_say_where_they_came_from(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Benbi().settings()[0].source == "default"
     assert not path.exists()
+
+
+def test_each_has_its_blocking_twin(path: Path) -> None:
+    with Benbi(str(path)) as app:
+
+        @app.task
+        async def work() -> None: ...
+
+        job = work.enqueue_sync()
+        app.pause_queue_sync("default", by="mai")
+        (queue,) = app.queues_sync()
+        assert (queue.name, queue.paused_by, queue.pending) == ("default", "mai", 1)
+        assert app.explain_sync(job.id).cause == "queue_paused"
+        app.resume_queue_sync("default")
+        assert app.explain_sync(job.id).cause == "no_worker"
+        assert app.workers_sync() == []
+        (figures,) = app.stats_sync(days=1).tasks
+        assert (figures.task, figures.pending) == ("work", 1)

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID, uuid4
@@ -73,20 +73,14 @@ class _Notes:
         self.steps: list[Taken] = []
         self.partials: list[Any] = []
 
-    def record(
-        self,
-        write: Write,
-        size: int,
-        loop: asyncio.AbstractEventLoop | None,
-        then: Callable[[Any], None] | None = None,
-    ) -> Ticket:
+    def record(self, write: Write, size: int, loop: asyncio.AbstractEventLoop | None) -> Ticket:
         for step in write.steps:
             if step.state == "completed" and step.kind == "step":
                 self.steps.append(Taken(step.name, json.loads(step.result or "null")))
         for event in write.events:
             if event.type == "partial":
                 self.partials.append(json.loads(event.data or "null"))
-        ticket = Ticket(write, size, loop, then)
+        ticket = Ticket(write, size, loop)
         ticket.settle(Accepted(False))
         if loop is not None:
             ticket.settle_in_loop()
