@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast
 
 from benbi.codec import check_against_schema
 from benbi.connections import Connections
+from benbi.engine.children import check_isolated
 from benbi.engine.enqueue import MOST_ATOMIC, connection_of, published, row_of, rows_of
 from benbi.engine.hints import Hints
 from benbi.engine.opening import readable
@@ -289,6 +290,7 @@ class Benbi(Hooks, Oversight, Runs, Schedules, Serving):
             raise ConfigurationError("this app has no tasks that this process can run")
         if slots is not None and slots < 1:
             raise ConfigurationError(f"slots={slots}: 1 or more")
+        check_isolated(self.tasks.values())
         resources = Resources(self.effective)
         worker = Worker(
             self.store,

@@ -20,7 +20,7 @@ from benbi.errors import AnswerRefused
 from benbi.job import FINAL, CatalogueEntry, Event, Job
 from benbi.logs import LogOperations
 from benbi.loops import refuse_in_loop
-from benbi.store import moves, views
+from benbi.store import moves, views, workers
 from benbi.store.check import Finding, check
 from benbi.store.database import Transaction
 from benbi.store.moves import Found
@@ -61,6 +61,28 @@ class Operations(ArtifactOperations, LogOperations):
         """Brings the database up to this code, as the first use does; what was applied."""
         await asyncio.to_thread(self.store.open)
         return self.store.applied
+
+    # Processes that have ended.
+
+    async def bury_process(self, mark: str, why: str) -> list[int]:
+        """Takes their jobs from the workers of a process that is known to have ended.
+
+        ``mark``: what their ids begin with (``process_mark``). Returns the numbers of the jobs:
+        each is charged a loss, with ``why`` in its error.
+        """
+        return await self.store.write(workers.bury_process, mark, why)
+
+    def bury_process_sync(self, mark: str, why: str) -> list[int]:
+        refuse_in_loop("bury_process")
+        return self.store.write_sync(workers.bury_process, mark, why)
+
+    async def release_process(self, mark: str, reason: str = "drain") -> list[int]:
+        """The same where the process was ended on purpose: nothing is charged."""
+        return await self.store.write(workers.release_process, mark, reason)
+
+    def release_process_sync(self, mark: str, reason: str = "drain") -> list[int]:
+        refuse_in_loop("release_process")
+        return self.store.write_sync(workers.release_process, mark, reason)
 
     # One job.
 

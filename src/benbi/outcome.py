@@ -67,15 +67,22 @@ class Released:
     reason: str
 
 
-Outcome = Completed | Failed | Skipped | Snoozed | Canceled | Suspended | Released
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The process that ran the task for its worker died. ``message`` says how."""
+
+    message: str
+
+
+Outcome = Completed | Failed | Skipped | Snoozed | Canceled | Suspended | Released | Lost
 
 
 class Decision(NamedTuple):
     """The move proposed for one claim.
 
-    ``live``: the new state is not final. ``failures``: what is charged (0 or 1). ``delay`` in
-    microseconds, added by the database; None leaves the due time. ``result``, ``error`` and
-    ``data`` (of the event) are JSON text.
+    ``live``: the new state is not final. ``failures``, ``losses``: what is charged (0 or 1).
+    ``delay`` in microseconds, added by the database; None leaves the due time. ``result``,
+    ``error`` and ``data`` (of the event) are JSON text.
     """
 
     state: str
@@ -86,6 +93,7 @@ class Decision(NamedTuple):
     result: str | None = None
     error: str | None = None
     data: str | None = None
+    losses: int = 0
 
 
 def decide(claim: Claim, outcome: Outcome, policy: Retry) -> Decision:
@@ -109,6 +117,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Retry) -> Decision:
             return Decision("scheduled", "sleeping", live=True, delay=_micros(seconds or 0))
         case Released(reason):
             return Decision("pending", reason, live=True)
+        case Lost(message):
+            return _after_loss(claim, message)
 
 
 # Kinds of error for which another attempt can not help.
@@ -134,6 +144,26 @@ def _after_failure(claim: Claim, failed: Failed, policy: Retry) -> Decision:
         delay=_micros(wait),
         data=json.dumps(told),
     )
+
+
+# A job that lost two workers or more waits before it may take down the next.
+LOSS_DELAY = 1_000_000
+
+
+def _after_loss(claim: Claim, message: str) -> Decision:
+    """As for each job of a worker that died: at once, then later, then never again."""
+    record = error_json(lost(message))
+    if claim.losses + 1 >= claim.max_losses:
+        return Decision("failed", "lost", live=False, error=record, data=record, losses=1)
+    if not claim.losses:
+        return Decision("pending", "lost", live=True, data=record, losses=1)
+    return Decision("retrying", "lost", live=True, delay=LOSS_DELAY, data=record, losses=1)
+
+
+def lost(message: str) -> ErrorRecord:
+    """The error of a job whose worker died, or the process that ran it."""
+    rule = "each lost worker is charged to losses, and max_losses bounds them"
+    return ErrorRecord("WorkerLost", message, "lost", rule)
 
 
 def error_json(error: ErrorRecord) -> str:

@@ -19,6 +19,7 @@ from typing import (
     Concatenate,
     Final,
     Generic,
+    Literal,
     NoReturn,
     ParamSpec,
     Protocol,
@@ -85,6 +86,7 @@ class TaskSettings(TypedDict, total=False):
     keep: Duration | None  # None: the app's retention; else how long a finished job is kept
     grace: Duration  # 10 s to stop after a cancel
     exclusive: bool  # False; True: stops when its worker is cut off from the database
+    isolation: Literal["process"] | None  # None; "process": in a child process, which can be killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class Task(Generic[P, R]):
         self.aliases: tuple[str, ...] = self._aliases(settings.get("aliases", ()))
         self.max_losses: int = self._max_losses(settings.get("max_losses", 3))
         self.exclusive: bool = bool(settings.get("exclusive", False))
+        self.isolation: str | None = self._isolation(settings.get("isolation"))
         self.defaults = Defaults(
             queue=self.queue,
             max_attempts=self.retry.attempts,
@@ -226,6 +229,11 @@ class Task(Generic[P, R]):
             self._refuse(f"aliases={aliases!r}: a list of names")
         listed = cast("Sequence[object]", aliases)
         return tuple(_checked_name(alias, f"alias {alias!r} of {self.name}") for alias in listed)
+
+    def _isolation(self, isolation: object) -> str | None:
+        if isolation is not None and isolation != "process":
+            self._refuse(f'isolation={isolation!r}: "process", or None')
+        return None if isolation is None else "process"
 
     def _max_losses(self, most: object) -> int:
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:

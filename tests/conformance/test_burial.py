@@ -29,6 +29,32 @@ def test_a_dead_workers_jobs_are_pending_at_once(rig: Rig) -> None:
     assert len(rig.claim(rig.worker(), 1)) == 1
 
 
+def test_the_workers_of_a_process_are_buried_by_its_mark(rig: Rig) -> None:
+    """And not those of another process whose mark begins alike."""
+    ids = ["host-1-ab-1", "host-1-ab-2", "host-12-ab-1", "host-1-abc"]
+    numbers = [
+        rig.store.write_sync(
+            workers.register, Worker(name, "host", 1, 1, ["default"], ["work"], "")
+        )
+        for name in ids
+    ]
+    claims = [rig.running(number) for number in numbers]
+    buried = rig.store.write_sync(workers.bury_process, "host-1-ab-", "it was killed by SIGSEGV")
+    assert sorted(buried) == [claim.n for claim in claims[:2]]
+    assert [rig.state(claim.job_id) for claim in claims] == ["pending"] * 2 + ["running"] * 2
+    event = rig.events(claims[0].job_id)[-1]
+    assert (event.reason, event.data["message"]) == ("lost", "it was killed by SIGSEGV")
+    assert rig.store.write_sync(workers.bury_process, "host-1-ab-", "again") == []
+
+
+def test_a_process_that_was_ended_on_purpose_costs_its_jobs_nothing(rig: Rig) -> None:
+    told = Worker("host-1-ab-1", "host", 1, 1, ["default"], ["work"], "")
+    claim = rig.running(rig.store.write_sync(workers.register, told))
+    assert rig.store.write_sync(workers.release_process, "host-1-ab-", "drain") == [claim.n]
+    assert rig.last(claim.job_id) == ("pending", "drain")
+    assert rig.job(claim.job_id).losses == 0
+
+
 def test_losses_are_a_budget_of_their_own(rig: Rig) -> None:
     job_id = rig.put(max_losses=3, max_attempts=1)
     assert lose_again(rig, job_id) == "pending"

@@ -11,6 +11,7 @@ from benbi.outcome import (
     Canceled,
     Completed,
     Failed,
+    Lost,
     Outcome,
     Released,
     Skipped,
@@ -51,6 +52,27 @@ def test_a_failure_for_good_is_charged_and_kept(rig: Rig, kind: str) -> None:
     assert (job.error.message, job.error.kind, job.error.rule) == ("no luck", kind, "a rule")
     assert rig.result(claim.job_id) is None
     assert rig.events(claim.job_id)[-1].data["message"] == "no luck"
+
+
+def test_a_loss_of_a_claim_is_charged_and_told(rig: Rig) -> None:
+    """As by a burial, where a process died that ran the body for its worker."""
+    job_id = rig.put(max_losses=3, max_attempts=1)
+    worker = rig.worker()
+    for losses, expected in enumerate(["pending", "retrying", "failed"], 1):
+        assert rig.finish(rig.claim_one(worker), Lost("a child died")) == expected
+        job = rig.job(job_id)
+        assert (job.losses, job.failures, job.reason) == (losses, 0, "lost")
+        assert rig.events(job_id)[-1].data["message"] == "a child died"
+        rig.clock.tick(60)
+        rig.due()
+    assert job.error is not None and job.error.kind == "lost"
+
+
+def test_a_cancel_wins_over_a_loss(rig: Rig) -> None:
+    claim = rig.running()
+    rig.cancel(claim.job_id)
+    assert rig.finish(claim, Lost("a child died")) == "canceled"
+    assert rig.job(claim.job_id).losses == 0
 
 
 def test_a_failure_is_retried_until_the_budget_is_used(rig: Rig) -> None:

@@ -49,6 +49,9 @@ class Attempt:
     body: asyncio.Task[None] | None = None
     # Runs the body within what @app.around registered; None where nothing is.
     around: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]] | None = None
+    # Where another process runs the body: told of a stop, and given this longer to obey it.
+    on_stop: Callable[[str], None] | None = None
+    allowance = 0.0
     _stop: str | None = None
     # Made by the first thread that waits for it.
     _stopped: threading.Event | None = None
@@ -93,6 +96,11 @@ class Attempt:
         self._lock = threading.Lock()
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs it."""
+        return self._loop
+
+    @property
     def uses(self) -> Uses:
         """Which uses of names this attempt has made."""
         with self._lock:
@@ -113,6 +121,8 @@ class Attempt:
             self._stop = self._stop or reason
             if self._stopped is not None:
                 self._stopped.set()
+        if first and self.on_stop is not None:
+            self.on_stop(reason)
         return first
 
     def pause(self, seconds: float) -> None:
@@ -177,13 +187,31 @@ class Attempt:
 
     def final_write(self, decision: Decision) -> Write:
         """The finish; it carries whatever progress is still pending."""
+        write = self.rest()
+        write.decision = decision
+        # A branch that sleeps goes first: the others wait anew when it is over.
+        write.awaited = self._awaited if decision.state == "waiting" else ()
+        return write
+
+    def relay(self, write: Write, size: int) -> Ticket:
+        """Queues what this attempt's body, in another process, writes."""
+        with self._lock:
+            self._snapshot = write.progress or self._snapshot
+        return self.write(events=write.events, steps=write.steps, loop=self._loop, size=size)
+
+    def rest(self) -> Write:
+        """What the finish will bring beside its decision: taken from an attempt elsewhere …"""
         with self._lock:
             write = self._next(steps=self._suspending_steps, last=True)
             write.questions = self._asked
-            write.decision = decision
-            # A branch that sleeps goes first: the others wait anew when it is over.
-            write.awaited = self._awaited if decision.state == "waiting" else ()
             return write
+
+    def adopt(self, rest: Write) -> None:
+        """… and given to the one that finishes."""
+        with self._lock:
+            self._events += tuple(rest.events)
+            self._snapshot = rest.progress or self._snapshot
+            self._suspending_steps, self._asked = tuple(rest.steps), tuple(rest.questions)
 
     def _next(
         self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = (), last: bool = False

@@ -27,9 +27,12 @@ from benbi.secret import hide
 class Runnable(Protocol):
     """What running needs of a task."""
 
-    name: str
-    fn: Any
-    signature: Any
+    @property
+    def name(self) -> str: ...
+    @property
+    def fn(self) -> Any: ...
+    @property
+    def signature(self) -> Any: ...
 
 
 async def execute(attempt: Attempt, task: Runnable, context: Any, threads: Threads) -> Outcome:
@@ -38,7 +41,7 @@ async def execute(attempt: Attempt, task: Runnable, context: Any, threads: Threa
     A suspension is one whatever the body made of it (a bare except, ``finally: return``).
     """
     current.set(attempt)
-    stopped = _stopped(attempt)
+    stopped = as_stopped(attempt)
     if stopped is not None:
         # Before it began: while what is to be replayed was read.
         return stopped
@@ -61,7 +64,7 @@ async def execute(attempt: Attempt, task: Runnable, context: Any, threads: Threa
         )
     await _settle_branches(attempt)
     # A drain that comes now takes nothing from it: what it waits for is recorded.
-    stopped = None if attempt.stop == "drain" else _stopped(attempt)
+    stopped = None if attempt.stop == "drain" else as_stopped(attempt)
     return stopped or attempt.suspended or suspended
 
 
@@ -90,7 +93,7 @@ def _judge(attempt: Attempt, error: BaseException) -> Outcome:
     match error:
         case asyncio.CancelledError():
             task = asyncio.current_task()
-            stopped = _stopped(attempt)
+            stopped = as_stopped(attempt)
             if stopped is not None or attempt.suspended is not None:
                 if task is not None:
                     task.uncancel()
@@ -109,7 +112,7 @@ def _judge(attempt: Attempt, error: BaseException) -> Outcome:
             return Skipped(message_of(error) or "skipped by the task")
         case _:
             # Where the claim is lost, the store refuses whatever is said here.
-            return _stopped(attempt) or failure_of(error)
+            return as_stopped(attempt) or failure_of(error)
 
 
 def _unwinding(error: BaseException) -> bool:
@@ -131,7 +134,7 @@ def _refuse(message: str) -> NoReturn:
     raise Refused(message)
 
 
-def _stopped(attempt: Attempt) -> Outcome | None:
+def as_stopped(attempt: Attempt) -> Outcome | None:
     """What the attempt came to where it was asked to stop and did."""
     match attempt.stop:
         case None:

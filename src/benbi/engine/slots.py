@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from benbi.engine.attempt import Attempt
+from benbi.engine.children import Children
 from benbi.engine.execute import execute, timed_out
 from benbi.engine.failure import message_of
 from benbi.engine.journal import Journal
@@ -57,6 +58,7 @@ class Slots:
     ) -> None:
         self.count = count
         self.threads = Threads()
+        self.children = Children(max_payload)
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._tasks = tasks
@@ -69,6 +71,8 @@ class Slots:
         # Claims on which memory and database differed at the last beat: two times is once too many.
         self._missing: set[tuple[int, int]] = set()
         self._strange: set[tuple[int, int]] = set()
+        # Bodies that were abandoned and have not ended yet.
+        self._left_behind: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -80,6 +84,11 @@ class Slots:
     def fragile(self) -> bool:
         """True while a job runs that lost a worker before: only one of these at a time."""
         return any(running.attempt.claim.losses for running in self._running.values())
+
+    @property
+    def abandoned(self) -> int:
+        """How many bodies run on after their end was told without them."""
+        return len(self._left_behind)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -108,8 +117,11 @@ class Slots:
             if attempt.claim.attempt > attempt.claim.first_attempt:
                 attempt.recorded = await self._store.read(recorded, attempt.claim)
             self._set_timeout(running)
-            context = self._context_for(task, attempt, self.threads)
-            outcome = await execute(attempt, task, context, self.threads)
+            if task.isolation is not None:
+                outcome = await self.children.run(attempt, task)
+            else:
+                context = self._context_for(task, attempt, self.threads)
+                outcome = await execute(attempt, task, context, self.threads)
         except StoreError as error:
             log.warning("job %s is put off: %s", attempt.claim.job_id, error)
             outcome = Snoozed(STORE_SECONDS, "store")
@@ -150,7 +162,7 @@ class Slots:
             return
         if attempt.body is not None:
             attempt.body.cancel()
-        grace = attempt.claim.grace / 1e6
+        grace = attempt.claim.grace / 1e6 + attempt.allowance
         running.timers.append(self._loop.call_later(grace, self._abandon, running))
 
     def interrupt_all(self, reason: str, *, exclusive_only: bool = False) -> None:
@@ -173,6 +185,10 @@ class Slots:
             "job %s did not stop within its grace and is abandoned; its code may run on",
             running.attempt.claim.job_id,
         )
+        task = running.attempt.task
+        if task is not None:
+            self._left_behind.add(task)
+            task.add_done_callback(self._left_behind.discard)
         self._finish(running, outcome)
 
     # Reconciliation.

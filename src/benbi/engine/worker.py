@@ -11,8 +11,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any
-from uuid import uuid4
 
 from benbi.engine.attempt import Attempt, current
 from benbi.engine.beat import Heart
@@ -24,6 +24,7 @@ from benbi.engine.threads import Threads
 from benbi.engine.upkeep import Upkeep
 from benbi.errors import ClaimLost, StoreError
 from benbi.loops import call_in_loop
+from benbi.processes.ends import process_mark
 from benbi.store import lifecycle, moves, workers
 from benbi.store.database import Transaction
 from benbi.store.lifecycle import ClaimRequest
@@ -39,6 +40,10 @@ LOOK_SECONDS = 0.1
 LOOP_BLOCK_LIMIT = 300.0
 EXCLUSIVE_SHARE = 0.8
 SIGN_OFF_SECONDS = 5.0
+# Of its slots: with more bodies left behind that run on, a worker should make room for another.
+ABANDONED_SHARE = 4
+
+_numbers = count(1)
 
 
 class Worker:
@@ -64,6 +69,13 @@ class Worker:
         self.ended = asyncio.Event()
         # When the database last answered a claim or a look: health is tied to it.
         self.claimed_at: float | None = None
+        # Set while it runs nothing and knows of nothing that it could claim.
+        self.idle = asyncio.Event()
+        # Set, with the reason, once another process should take its place.
+        self.worn = asyncio.Event()
+        self.worn_by = ""
+        self.max_jobs: int | None = None
+        self.started = 0
         self.queues = list(queues)
         self._store = store
         self._tasks = tasks
@@ -80,12 +92,14 @@ class Worker:
             tasks,
             max_payload=max_payload,
             context_for=context_for,
-            on_free=self._news.set,
+            on_free=self._note_free,
         )
         self._n = 0
         self._hungry = True
         self._buried = False
         self._stop = asyncio.Event()
+        self._drained_by = float("inf")
+        self._hurried = asyncio.Event()
         self._heart: Heart | None = None
         self._guard: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -94,6 +108,11 @@ class Worker:
     def slots(self) -> int:
         """How many jobs it runs at once."""
         return self._slots.count
+
+    @property
+    def abandoned(self) -> int:
+        """How many bodies run on after their jobs were ended without them."""
+        return self._slots.abandoned
 
     # The life of a worker.
 
@@ -134,6 +153,23 @@ class Worker:
         """Asks the worker to drain and waits until it has."""
         self._stop.set()
         await self.ended.wait()
+
+    def hurry(self, grace: float) -> None:
+        """Drains; what runs, also in a drain under way, gets at most so many seconds more."""
+        self._drained_by = min(self._drained_by, time.monotonic() + grace)
+        self._hurried.set()
+        self._stop.set()
+
+    def _note_free(self) -> None:
+        self._news.set()
+        if self._slots.abandoned * ABANDONED_SHARE > self._slots.count:
+            self._wear_out(f"{self._slots.abandoned} jobs were abandoned whose code runs on")
+
+    def _wear_out(self, why: str) -> None:
+        if not self.worn.is_set():
+            log.warning("worker %s should make room for another: %s", self.id, why)
+            self.worn_by = why
+            self.worn.set()
 
     async def _when_stopped(self) -> None:
         await self._stop.wait()
@@ -208,6 +244,7 @@ class Worker:
 
     async def _look(self) -> None:
         """Reads, without a lock, whether there is anything to do."""
+        empty = not len(self._slots)
         pending, canceled, due_at, now = await self._store.read(
             _look, json.dumps(self.queues), self._task_names, not self._slots.fragile, self._n
         )
@@ -221,6 +258,14 @@ class Worker:
             else:
                 self._plan_wake((due_at - now) / 1e6)
         self._hungry = self._hungry or bool(pending)
+        self._note_idle(empty)
+
+    def _note_idle(self, empty: bool) -> None:
+        """``empty``: nothing ran when it looked, so nothing that ran can have left anything."""
+        if empty and not self._hungry and not len(self._slots):
+            self.idle.set()
+        else:
+            self.idle.clear()
 
     def _plan_wake(self, seconds: float) -> None:
         if self._due_timer is not None:
@@ -228,6 +273,7 @@ class Worker:
         self._due_timer = self.loop.call_later(seconds, self._news.set)
 
     async def _claim(self, free: int) -> None:
+        empty = not len(self._slots)
         request = ClaimRequest(
             self._n,
             secrets.randbits(63),
@@ -241,6 +287,10 @@ class Worker:
         self._hungry = len(claims) == free
         for claim in claims:
             self._slots.start(claim)
+        self._note_idle(empty)
+        self.started += len(claims)
+        if self.max_jobs is not None and self.started >= self.max_jobs:
+            self._wear_out(f"it has run {self.started} jobs")
 
     # What the heart asks for, from its own thread.
 
@@ -308,12 +358,14 @@ class Worker:
 
     async def _drain(self, grace: float) -> None:
         """Bodies get the grace; what is left is canceled and goes back, uncharged."""
-        deadline = time.monotonic() + grace
+        self._drained_by = min(self._drained_by, time.monotonic() + grace)
         if len(self._slots):
-            log.info("draining: %d jobs are running, grace %.0f s", len(self._slots), grace)
-        await self._slots.ended(grace)
+            left = max(0.0, self._drained_by - time.monotonic())
+            log.info("draining: %d jobs are running, grace %.0f s", len(self._slots), left)
+        deadline = await self._let_bodies_end()
         self._slots.interrupt_all("drain")
         await self._slots.ended(max(1.0, deadline - time.monotonic()))
+        await self._slots.children.close()
         if self._heart is not None and not self._store.database.one_connection:
             await self._slots.threads.run(self._heart.stop)
         try:
@@ -326,9 +378,24 @@ class Worker:
                 log.warning("%d jobs whose code did not stop went back", len(released))
         self._slots.close()
 
+    async def _let_bodies_end(self) -> float:
+        """Waits until they have, or the grace is over, which may be shortened meanwhile."""
+        while True:
+            self._hurried.clear()
+            hurried = asyncio.ensure_future(self._hurried.wait())
+            ended = asyncio.ensure_future(
+                self._slots.ended(max(0.0, self._drained_by - time.monotonic()))
+            )
+            await asyncio.wait([hurried, ended], return_when=asyncio.FIRST_COMPLETED)
+            over = not hurried.done()
+            for waiting in (hurried, ended):
+                waiting.cancel()
+            if over:
+                return self._drained_by
+
 
 def _new_id() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+    return f"{process_mark()}{next(_numbers)}"
 
 
 def _look(

@@ -317,17 +317,19 @@ def _moved(tx: Transaction, items: list[Write]) -> dict[tuple[int, int, int], Ro
     for item in items:
         decision = item.decision
         assert decision is not None
-        proposal = (decision.live, decision.state, decision.reason, decision.failures)
+        charge = (decision.failures, decision.losses)
+        proposal = (decision.live, decision.state, decision.reason, *charge)
         fence = (decision.delay, item.number, len(item.events) + 1, item.claim.token)
         alike.setdefault(proposal + fence, []).append(item.claim.n)
     moved: dict[tuple[int, int, int], Row] = {}
-    for (live, state, reason, failures, delay, number, events, token), ns in alike.items():
+    for (live, state, reason, *charge, delay, number, events, token), ns in alike.items():
         for n, *found in tx.rows(
             "await" if state == "waiting" else "finish",
             live=live,
             state=state,
             reason=reason,
-            failures=failures,
+            failures=charge[0],
+            losses=charge[1],
             delay=delay,
             write_no=number,
             events=events,

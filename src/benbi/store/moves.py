@@ -46,7 +46,7 @@ def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> l
                 reason,
                 attempt,
                 tx.now,
-                data if state in ("failed", "retrying") else None,
+                data if state in ("failed", "retrying") or reason == "lost" else None,
             )
             for n, seq, attempt, state, reason in rows
         ),

@@ -239,7 +239,16 @@ class Store:
 
 
 # What a worker lives by: a thousand cancels at once must not keep it from its next claim.
-_OF_WORKERS = frozenset({lifecycle.claim, workers.register, workers.release, workers.sign_off})
+_OF_WORKERS = frozenset(
+    {
+        lifecycle.claim,
+        workers.register,
+        workers.release,
+        workers.sign_off,
+        workers.bury_process,
+        workers.release_process,
+    }
+)
 
 
 def _lane_of(move: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from benbi.outcome import LOSS_DELAY, error_json, lost
 from benbi.store.database import Transaction
 from benbi.store.moves import tell_own
 
@@ -87,22 +88,20 @@ def try_writing(tx: Transaction) -> None:
     tx.rows("tried_writing")
 
 
-def bury(tx: Transaction, worker: int, beat_no: int) -> list[int] | None:
+def bury(
+    tx: Transaction,
+    worker: int,
+    beat_no: int,
+    why: str = "the worker stopped beating while it ran this job",
+) -> list[int] | None:
     """Takes a dead worker's jobs from it and removes it; returns the jobs.
 
-    None where it beat since it was seen. Who comes too late to claim finds no worker row.
+    None where it beat since it was seen. ``why`` stands in the error of each job. Who comes too
+    late to claim finds no worker row.
     """
     if not tx.rows("bury", worker=worker, beat_no=beat_no):
         return None
-    error = json.dumps(
-        {
-            "type": "WorkerLost",
-            "message": "the worker stopped beating while it ran this job",
-            "kind": "lost",
-            "rule": "each lost worker is charged to losses, and max_losses bounds them",
-            "traceback": "",
-        }
-    )
+    error = error_json(lost(why))
     rows = tx.rows("lose", worker=worker, delay=LOSS_DELAY, now=tx.now)
     tx.many("result", [(row[0], None, error) for row in rows if row[3] == "failed"])
     moved = tell_own(tx, rows, error)
@@ -110,8 +109,16 @@ def bury(tx: Transaction, worker: int, beat_no: int) -> list[int] | None:
     return moved
 
 
-# A job that lost two workers or more waits before it may take down the next.
-LOSS_DELAY = 1_000_000
+def bury_process(tx: Transaction, mark: str, why: str) -> list[int]:
+    """Buries the workers of a process that is known to have ended: see ``process_mark``."""
+    buried = [bury(tx, n, beat_no, why) for n, beat_no in tx.rows("workers_of", mark=mark)]
+    return [job for jobs in buried for job in jobs or ()]
+
+
+def release_process(tx: Transaction, mark: str, reason: str) -> list[int]:
+    """Signs off the workers of a process that was ended on purpose: nothing is charged."""
+    workers = [n for n, _ in tx.rows("workers_of", mark=mark)]
+    return [job for n in workers for job in sign_off(tx, n, reason)]
 
 
 def sign_off(tx: Transaction, worker: int, reason: str) -> list[int]:

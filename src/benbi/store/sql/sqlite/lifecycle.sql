@@ -169,6 +169,7 @@ SET state = CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 'canceled' 
     failures = failures + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 ELSE :failures END,
     run_at = CASE WHEN :delay IS NULL THEN run_at ELSE :now + :delay END,
     finished_at = CASE WHEN :live AND cancel_requested_at IS NULL THEN NULL ELSE :now END,
+    losses = losses + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 ELSE :losses END,
     worker_n = NULL, deadline_at = NULL,
     last_write = :write_no, last_seq = last_seq + :events
 WHERE n IN (SELECT value FROM json_each(:ns)) AND token = :token AND state = 'running' AND last_write < :write_no
@@ -276,6 +277,10 @@ SELECT n, beat_no FROM benbi_workers;
 -- name: bury
 -- Burial happens only where the counter still stands where the watcher saw it.
 SELECT 1 FROM benbi_workers WHERE n = :worker AND beat_no = :beat_no;
+
+-- name: workers_of
+-- The workers of one process: their ids begin with its mark.
+SELECT n, beat_no FROM benbi_workers WHERE substr(id, 1, length(:mark)) = :mark;
 
 -- name: try_writing
 -- A page must change, or nothing is written. The row is gone in the same transaction.

@@ -1,0 +1,238 @@
+"""The process that runs the bodies of isolated tasks for a worker, one job after the other.
+
+The context, the steps and the codec are those of any job; only what they would write goes to the
+worker. When the worker is gone, this process and whatever it has started end at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import logging
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from benbi import errors
+from benbi.codec import Signature, compile_signature
+from benbi.context import Context, SyncContext
+from benbi.engine import frames
+from benbi.engine.attempt import Attempt
+from benbi.engine.execute import execute
+from benbi.engine.failure import failure_of
+from benbi.engine.frames import LENGTH_BYTES, Frame, packed
+from benbi.engine.threads import Threads
+from benbi.loops import call_in_loop
+from benbi.outcome import Outcome
+from benbi.processes.ends import end_own_group
+from benbi.store.batcher import Ticket
+from benbi.store.lifecycle import Accepted, Write
+from benbi.store.store import Store
+from benbi.task import Task
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A task as running needs it."""
+
+    name: str
+    fn: Any
+    signature: Signature
+
+
+class Line:
+    """The line to the worker. Stands in the store's place: what is recorded goes there."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.jobs: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Ticket] = {}
+        self._number = 0
+        # The job that was last asked to stop, and why; what it runs, to be told.
+        self._stop: tuple[int, str] = (0, "")
+        self._running: tuple[int, Attempt] | None = None
+
+    # What the attempt asks of a store.
+
+    def record(
+        self,
+        write: Write,
+        size: int,
+        loop: asyncio.AbstractEventLoop | None,
+        then: Callable[[Any], None] | None = None,
+    ) -> Ticket:
+        """Sends a write to the worker; the ticket gives what the store there said."""
+        ticket = Ticket(write, size, loop, then)
+        with self._lock:
+            self._number += 1
+            self._waiting[self._number] = ticket
+            told = {"tells": "write", "number": self._number, "size": size}
+            self._send(told | {"write": frames.from_write(write)})
+        return ticket
+
+    def post(self, write: Write, then: Callable[[Any], None]) -> None:
+        """The same where nobody waits."""
+        self.record(write, 0, None, then)
+
+    def say(self, frame: Frame) -> None:
+        with self._lock:
+            self._send(frame)
+
+    def _send(self, frame: Frame) -> None:
+        self._connection.sendall(packed(frame))
+
+    # What the worker says.
+
+    def listen(self) -> None:
+        """Hears the worker out, in a thread of its own; its end is the end of this process."""
+        try:
+            while (frame := self._hear()) is not None:
+                self._mind(frame)
+        finally:
+            end_own_group()
+
+    def _hear(self) -> Frame | None:
+        head = self._read(LENGTH_BYTES)
+        body = self._read(int.from_bytes(head, "big")) if head else b""
+        return json.loads(body) if body else None
+
+    def _read(self, count: int) -> bytes:
+        pieces = b""
+        while len(pieces) < count:
+            try:
+                piece = self._connection.recv(count - len(pieces))
+            except OSError:
+                return b""
+            if not piece:
+                return b""
+            pieces += piece
+        return pieces
+
+    def _mind(self, frame: Frame) -> None:
+        match frame["do"]:
+            case "job":
+                self.jobs.put(frame)
+            case "stop":
+                with self._lock:
+                    self._stop = (frame["number"], frame["reason"])
+                    running = self._running
+                if running is not None and running[0] == frame["number"]:
+                    attempt = running[1]
+                    call_in_loop(attempt.loop, interrupt, attempt, frame["reason"])
+            case "answer":
+                self._settle(frame)
+            case _:
+                self.jobs.put(None)
+
+    def _settle(self, frame: Frame) -> None:
+        with self._lock:
+            ticket = self._waiting.pop(frame["number"])
+        ticket.settle(_answer(frame))
+        if ticket.loop is not None:
+            call_in_loop(ticket.loop, ticket.settle_in_loop)
+
+    def begin(self, number: int, attempt: Attempt) -> None:
+        """From now on a stop reaches this attempt, also one that came before."""
+        with self._lock:
+            self._running = (number, attempt)
+            stopped, reason = self._stop
+        if stopped == number:
+            attempt.ask_to_stop(reason)
+
+
+def _answer(frame: Frame) -> Any:
+    if "error" not in frame:
+        return Accepted(frame["cancel"])
+    known = getattr(errors, frame["error"], None)
+    if known in (errors.Abandon, errors.ClaimLost) or (
+        isinstance(known, type) and issubclass(known, errors.StoreError)
+    ):
+        return known(frame["message"])
+    return RuntimeError(f"{frame['error']}: {frame['message']}")
+
+
+def interrupt(attempt: Attempt, reason: str) -> None:
+    """Asks the body to end; the worker ends the process where it does not."""
+    if attempt.ask_to_stop(reason) and attempt.body is not None:
+        attempt.body.cancel()
+
+
+def find(module: str, name: str, task: str) -> Found:
+    """The task that a module has under this name."""
+    with contextlib.redirect_stdout(sys.stderr):
+        found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if isinstance(found, Task):
+        made = cast("Task[Any, Any]", found)
+        return Found(made.name, made.fn, made.signature)
+    return Found(task, found, compile_signature(found, name=task))
+
+
+def run(line: Line, job: Frame, threads: Threads) -> None:
+    """One job, from what the worker says of it to its outcome."""
+    if job["log_level"] is not None:
+        logging.basicConfig(level=job["log_level"], format=LOG_FORMAT)
+    try:
+        task = find(job["module"], job["name"], job["task"])
+    except BaseException as error:
+        failed = failure_of(error)
+        rule = "the process that runs the task could not import it; tried again within the budget"
+        outcome = replace(failed, error=replace(failed.error, kind="unknown", rule=rule))
+        rest = frames.from_write(Write(frames.as_claim(job["claim"]), 0))
+        line.say(_end(outcome, rest, again=False))
+        return
+    asyncio.run(_run(line, job, task, threads))
+
+
+async def _run(line: Line, job: Frame, task: Found, threads: Threads) -> None:
+    attempt = Attempt(
+        frames.as_claim(job["claim"]),
+        cast("Store", line),
+        frames.as_recorded(job["recorded"]),
+        max_payload=job["max_payload"],
+        loop=asyncio.get_running_loop(),
+        interrupt=interrupt,
+    )
+    attempt.task = asyncio.current_task()
+    line.begin(job["number"], attempt)
+    made = Context if task.signature.is_async else SyncContext
+    outcome = await execute(attempt, task, made(attempt, threads, _now), threads)
+    attempt.end()
+    line.say(_end(outcome, frames.from_write(attempt.rest()), again=True))
+
+
+def _end(outcome: Outcome, rest: Frame, *, again: bool) -> Frame:
+    return {
+        "tells": "end",
+        "outcome": frames.from_outcome(outcome),
+        "rest": rest,
+        "again": again,
+    }
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def main(descriptor: int) -> None:
+    """Runs jobs until the worker says that it was the last, or is gone."""
+    sys.argv = ["benbi-isolated"]
+    connection = socket.socket(fileno=descriptor)
+    # What a job starts must not keep the line open.
+    connection.set_inheritable(False)
+    line, threads = Line(connection), Threads()
+    threading.Thread(target=line.listen, name="benbi-line", daemon=True).start()
+    line.say({"tells": "ready"})
+    while (job := line.jobs.get()) is not None:
+        run(line, job, threads)

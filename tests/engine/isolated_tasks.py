@@ -1,0 +1,102 @@
+"""Tasks that run in processes of their own. Each app of a test has them: ``on(path)``.
+
+A child process finds them by importing this module, which then has an app without any use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benbi import Benbi, Context, Permanent, Skip, SyncContext
+from tests.support.processes import leave_pid
+
+app = Benbi(os.environ.get("ISOLATED_DB", ":memory:"), heartbeat_timeout=2.0)
+
+
+def double(number: int, traces: str) -> int:
+    leave_pid(traces, os.getpid())
+    return 2 * number
+
+
+@app.task(isolation="process")
+def tells(ctx: SyncContext, number: int, traces: str) -> dict[str, str | int]:
+    ctx.progress(1, 2, "half")
+    ctx.partial({"so far": number})
+    doubled = ctx.step(double)(number, traces)
+    ctx.log.warning("said in the child")
+    return {"doubled": doubled, "pid": os.getpid(), "key": ctx.key}
+
+
+@app.task(isolation="process")
+async def pauses(ctx: Context, traces: str) -> str:
+    assert await ctx.step(double)(1, traces) == 2
+    await ctx.sleep(0.01)
+    name = await ctx.ask("Who?", str, key="who")
+    return f"{name} {ctx.attempt}"
+
+
+@app.task(isolation="process", max_losses=2)
+def dies(how: str) -> None:
+    if how == "exit":
+        os._exit(3)
+    if how == "gibberish":
+        # Whatever a wild pointer may write into the line.
+        for descriptor in range(3, 500):
+            try:
+                os.write(descriptor, b"\x00\x00\x00\x05wrong")
+            except OSError:
+                continue
+        time.sleep(60)
+    os.kill(os.getpid(), signal.Signals[how])
+    time.sleep(60)
+
+
+@app.task(isolation="process")
+def raises(what: str) -> None:
+    match what:
+        case "permanent":
+            raise Permanent("never")
+        case "skip":
+            raise Skip("not today")
+        case "exit":
+            sys.exit(1)
+        case _:
+            raise MemoryError("too much")
+
+
+@app.task(isolation="process", grace=0.2, timeout=30, retry=1)
+def deaf(traces: str) -> None:
+    leave_pid(traces, os.getpid())
+    with subprocess.Popen(["sleep", "600"]) as shell_child:
+        leave_pid(traces, shell_child.pid)
+        Path(traces).with_name("started").touch()
+
+
+@app.task(isolation="process", grace=0.2, timeout=0.5, retry=1)
+def late(traces: str) -> None:
+    leave_pid(traces, os.getpid())
+    time.sleep(60)
+
+
+@app.task(isolation="process", grace=20)
+def listens(ctx: SyncContext, traces: str) -> str:
+    Path(traces).with_name("started").touch()
+    while not ctx.canceled:
+        time.sleep(0.01)
+    Path(traces).with_name("heard").touch()
+    return "over"
+
+
+@app.task(isolation="process", grace=20)
+async def waits(traces: str) -> None:
+    Path(traces).with_name("started").touch()
+    try:
+        await asyncio.sleep(60)
+    finally:
+        Path(traces).with_name("heard").touch()
