@@ -777,4 +777,43 @@ FAULTS = [
         "        digest = None if digest is None else bytes(digest)\n",
         "tests/engine/test_secrets.py::test_a_short_secret_can_not_be_found_by_trying",
     ),
+    # Processes.
+    Fault(
+        "a process that died is not buried",
+        "cli/supervisor.py",
+        "        if child.mark and code != exits.DONE:\n",
+        "        if not child.mark and code != exits.DONE:\n",
+        "tests/crash/test_supervisor.py::test_a_worker_that_is_killed_is_buried",
+    ),
+    Fault(
+        "nobody ends what a dead process has started",
+        "processes/sentinel.py",
+        "            os.killpg(group, signal.SIGKILL)\n",
+        "            os.killpg(group, 0)\n",
+        "tests/engine/test_isolation.py::test_a_sentinel_ends_what_its_process_left_behind",
+    ),
+    Fault(
+        "the grace of a child does not end",
+        "engine/children.py",
+        "        timers.append(loop.call_later(grace, kill_group, child.pid))\n",
+        "        timers.append(loop.call_later(grace, bool, child.pid))\n",
+        "tests/engine/test_isolation.py::"
+        "test_a_cancel_kills_what_does_not_stop_with_all_it_started",
+    ),
+    Fault(
+        "the death of a child is charged as a failure",
+        "outcome.py",
+        '        return Decision("pending", "lost", live=True, data=record, losses=1)\n',
+        '        return Decision("pending", "lost", live=True, data=record, failures=1)\n',
+        "tests/engine/test_isolation.py::test_a_loss_is_charged_as_for_a_dead_worker[0-pending]",
+    ),
+    Fault(
+        "a loss is charged nowhere",
+        LIFECYCLE,
+        "    losses = losses + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 "
+        "ELSE :losses END,\n",
+        "    losses = losses + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 "
+        "ELSE 0 * :losses END,\n",
+        f"{CONFORMANCE}/test_finish.py::test_a_loss_of_a_claim_is_charged_and_told[file]",
+    ),
 ]

@@ -16,7 +16,8 @@ from cyclopts.validators import Number
 
 from benbi.cli import documents, exits
 from benbi.cli.options import DEFAULT, FLAG, Common, loaded, names, seconds
-from benbi.cli.work import Grace, LogLevel, Queues, Slots, log_to_stderr
+from benbi.cli.shift import log_to_stderr
+from benbi.cli.work import Grace, LogLevel, Queues, Slots
 from benbi.errors import ConfigurationError, MissingExtra
 
 if TYPE_CHECKING:

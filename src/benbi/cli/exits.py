@@ -9,6 +9,7 @@ code   meaning
 3      the database can not be reached, read or written
 4      the job watched was canceled or skipped
 5      the time given by ``--timeout`` was over; the job goes on
+70     a worker ended itself, because it could not be trusted any more; start it again
 130    interrupted with Ctrl-C; 128 + the signal's number for other signals
 =====  ==========================================================================
 """
@@ -21,7 +22,7 @@ import traceback
 import unicodedata
 from typing import Final
 
-from benbi.errors import BenbiError, ConfigurationError, StoreError
+from benbi.errors import BenbiError, ConfigurationError, StoreError, TaskDefinitionError
 from benbi.job import State
 
 DONE: Final = 0
@@ -30,6 +31,7 @@ USAGE: Final = 2
 DATABASE: Final = 3
 WITHOUT_RESULT: Final = 4
 TIME_IS_OVER: Final = 5
+WORN: Final = 70
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
@@ -51,7 +53,7 @@ def code_for_state(state: State | str) -> int:
 
 def code_for_error(error: BenbiError) -> int:
     """The exit code for an error that reached the command line."""
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError | TaskDefinitionError):
         return USAGE
     return DATABASE if isinstance(error, StoreError) else REFUSED
 

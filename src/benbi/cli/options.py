@@ -27,6 +27,8 @@ NOT_NEGATIVE: Final = Number(gte=0)
 
 _COMMON: Final = Group("Common options", sort_key=99)
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG])?(?:I?B)?")
+_BYTES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SECONDS: Final = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -70,6 +72,14 @@ def seconds(text: str) -> float:
     if not found:
         raise ConfigurationError(f"{text!r} is not a duration; write 90, 1.5s, 10m, 2h or 1d")
     return float(found[1]) * _SECONDS[found[2] or ""]
+
+
+def size(text: str) -> int:
+    """A size in bytes: ``512M``, ``1.5G``, ``800000``."""
+    found = _SIZE.fullmatch(text.strip().upper())
+    if not found or not (bytes_ := round(float(found[1]) * _BYTES[found[2] or ""])):
+        raise ConfigurationError(f"{text!r} is no size in bytes; write 512M, 2G or 500000000")
+    return bytes_
 
 
 def names(text: str | None) -> list[str] | None:
