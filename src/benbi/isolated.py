@@ -18,16 +18,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from benbi import errors
 from benbi.codec import Signature, compile_signature
 from benbi.context import Context, SyncContext
 from benbi.engine import frames
-from benbi.engine.attempt import Attempt
+from benbi.engine.attempt import Attempt, current
 from benbi.engine.execute import execute
 from benbi.engine.failure import failure_of
 from benbi.engine.frames import LENGTH_BYTES, Frame, packed
+from benbi.engine.joblog import watch
+from benbi.engine.resources import Resources
 from benbi.engine.threads import Threads
 from benbi.loops import call_in_loop
 from benbi.outcome import Outcome
@@ -38,6 +40,45 @@ from benbi.store.store import Store
 from benbi.task import Task
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class IsolatedContext(Context):
+    """The context of an isolated async task: what needs more than a line to the worker refuses."""
+
+    async def save(self, name: str, content: Any) -> NoReturn:
+        _refuse("save")
+
+    async def wait(self, job: Any) -> NoReturn:
+        _refuse("wait")
+
+    async def run(self, calls: Any, *, name: str = "") -> NoReturn:
+        _refuse("run")
+
+    async def resource(self, resource: Any) -> NoReturn:
+        _refuse("resource")
+
+
+class IsolatedSyncContext(SyncContext):
+    """The same for a sync task."""
+
+    def save(self, name: str, content: Any) -> NoReturn:
+        _refuse("save")
+
+    def wait(self, job: Any) -> NoReturn:
+        _refuse("wait")
+
+    def run(self, calls: Any, *, name: str = "") -> NoReturn:
+        _refuse("run")
+
+    def resource(self, resource: Any) -> NoReturn:
+        _refuse("resource")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise errors.Refused(
+        f'ctx.{what} does not work in a task with isolation="process", whose process has no '
+        "database and no resources of the worker: call it in a task that is not isolated"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +247,9 @@ async def _run(line: Line, job: Frame, task: Found, threads: Threads) -> None:
     )
     attempt.task = asyncio.current_task()
     line.begin(job["number"], attempt)
-    made = Context if task.signature.is_async else SyncContext
-    outcome = await execute(attempt, task, made(attempt, threads, _now), threads)
+    made = IsolatedContext if task.signature.is_async else IsolatedSyncContext
+    given = attempt, threads, _now, cast("Resources", None), None
+    outcome = await execute(attempt, task, made(*given), threads)
     attempt.end()
     line.say(_end(outcome, frames.from_write(attempt.rest()), again=True))
 
@@ -231,6 +273,7 @@ def main(descriptor: int) -> None:
     connection = socket.socket(fileno=descriptor)
     # What a job starts must not keep the line open.
     connection.set_inheritable(False)
+    watch(current)
     line, threads = Line(connection), Threads()
     threading.Thread(target=line.listen, name="benbi-line", daemon=True).start()
     line.say({"tells": "ready"})

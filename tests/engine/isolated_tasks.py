@@ -11,12 +11,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Annotated
 
-from benbi import Benbi, Context, Permanent, Skip, SyncContext
+from benbi import Benbi, Context, Permanent, Secret, Skip, SyncContext
 from tests.support.processes import leave_pid
 
 app = Benbi(os.environ.get("ISOLATED_DB", ":memory:"), heartbeat_timeout=2.0)
+
+entered: list[str] = []
+
+
+@app.around
+async def notes(ctx: Context) -> AsyncIterator[None]:
+    entered.append(ctx.job_id)
+    yield
+
+
+@app.resource
+def pool() -> str:
+    return "the worker's"
 
 
 def double(number: int, traces: str) -> int:
@@ -30,7 +45,7 @@ def tells(ctx: SyncContext, number: int, traces: str) -> dict[str, str | int]:
     ctx.partial({"so far": number})
     doubled = ctx.step(double)(number, traces)
     ctx.log.warning("said in the child")
-    return {"doubled": doubled, "pid": os.getpid(), "key": ctx.key}
+    return {"doubled": doubled, "pid": os.getpid(), "key": ctx.key, "around": len(entered)}
 
 
 @app.task(isolation="process")
@@ -43,6 +58,15 @@ async def pauses(ctx: Context, traces: str) -> str:
 
 @app.task(isolation="process", max_losses=2)
 def dies(how: str) -> None:
+    end(how)
+
+
+@app.task(isolation="process", max_losses=1)
+def dies_once(how: str) -> None:
+    end(how)
+
+
+def end(how: str) -> None:
     if how == "exit":
         os._exit(3)
     if how == "gibberish":
@@ -55,6 +79,38 @@ def dies(how: str) -> None:
         time.sleep(60)
     os.kill(os.getpid(), signal.Signals[how])
     time.sleep(60)
+
+
+@app.task(isolation="process")
+async def tries(ctx: Context, what: str) -> None:
+    match what:
+        case "save":
+            await ctx.save("a.txt", b"a")
+        case "wait":
+            await ctx.wait(ctx.job_id)
+        case "run":
+            await ctx.run([])
+        case _:
+            await ctx.resource(pool)
+
+
+@app.task(isolation="process")
+def tries_in_thread(ctx: SyncContext, what: str) -> None:
+    match what:
+        case "save":
+            ctx.save("a.txt", b"a")
+        case "wait":
+            ctx.wait(ctx.job_id)
+        case "run":
+            ctx.run([])
+        case _:
+            ctx.resource(pool)
+
+
+@app.task(isolation="process")
+def charges(ctx: SyncContext, token: Annotated[str, Secret]) -> int:
+    ctx.log.warning("it is %s", token)
+    return len(token)
 
 
 @app.task(isolation="process")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +16,26 @@ from typing import Any
 import pytest
 
 from benbi import Benbi, JobFailed, JobSkipped
+from benbi.engine import frames
+from benbi.engine.frames import packed
 from benbi.errors import TaskDefinitionError
-from benbi.job import Claim
-from benbi.outcome import Lost, decide
+from benbi.job import Claim, ErrorRecord
+from benbi.outcome import (
+    Canceled,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Skipped,
+    Snoozed,
+    Suspended,
+    decide,
+)
 from benbi.processes.ends import kill_group
 from benbi.processes.groups import Groups
 from benbi.retry import Retry
+from benbi.store.lifecycle import Write
 from tests.support.polling import wait_until, wait_until_async
 from tests.support.processes import alive, pids_in
 from tests.support.working import state_reached, working
@@ -57,6 +73,9 @@ async def test_what_a_child_tells_is_told_as_by_any_job(tasks: Any, traces: Path
         assert result["doubled"] == 8
         assert result["key"] == f"{job.id}:1"
         assert pids_in(traces) == {result["pid"]}
+        (line,) = await app.logs(job.id)
+        assert (line.level, line.message) == ("WARNING", "said in the child")
+        assert (result["around"], tasks.entered) == (0, []), "nothing is around an isolated body"
 
 
 async def test_a_child_is_used_again(tasks: Any, traces: Path) -> None:
@@ -91,22 +110,24 @@ async def test_steps_sleeps_and_asks_are_replayed(tasks: Any, traces: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("task", "how", "said", "types"),
     [
-        ("SIGSEGV", "was killed by SIGSEGV"),
-        ("exit", "exited with code 3"),
-        ("gibberish", "sent what is no message"),
+        ("dies", "SIGSEGV", "was killed by SIGSEGV", ["pending", "failed"]),
+        ("dies_once", "exit", "exited with code 3", ["failed"]),
+        ("dies_once", "gibberish", "sent what is no message", ["failed"]),
     ],
 )
-async def test_a_dead_child_is_a_loss_with_a_reason(tasks: Any, how: str, said: str) -> None:
+async def test_a_dead_child_is_a_loss_with_a_reason(
+    tasks: Any, task: str, how: str, said: str, types: list[str]
+) -> None:
     async with tasks.app as app, working(app):
-        job = await tasks.dies.enqueue(how)
+        job = await getattr(tasks, task).enqueue(how)
         with pytest.raises(JobFailed, match=said):
             await job.result()
         record = await app.get(job.id)
-        assert (record.reason, record.losses, record.failures) == ("lost", 2, 0)
+        assert (record.reason, record.losses, record.failures) == ("lost", len(types), 0)
         lost = [event async for event in job.events() if event.reason == "lost"]
-        assert [event.type for event in lost] == ["pending", "failed"]
+        assert [event.type for event in lost] == types
         assert all(said in event.data["message"] for event in lost)
 
 
@@ -114,7 +135,7 @@ async def test_a_loss_is_of_that_job_alone(tasks: Any, traces: Path) -> None:
     async with tasks.app as app, working(app):
         other = await tasks.listens.enqueue(str(traces))
         await wait_until_async(traces.with_name("started").exists)
-        job = await tasks.dies.enqueue("SIGKILL")
+        job = await tasks.dies_once.enqueue("SIGKILL")
         with pytest.raises(JobFailed):
             await job.result()
         record = await app.get(other.id)
@@ -131,18 +152,76 @@ def test_a_loss_is_charged_as_for_a_dead_worker(losses: int, state: str) -> None
     assert (decision.losses, decision.failures) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("what", "kind"), [("permanent", "permanent"), ("memory", "unknown"), ("exit", "unknown")]
-)
-async def test_errors_keep_their_class(tasks: Any, what: str, kind: str) -> None:
+async def test_errors_keep_their_class(tasks: Any) -> None:
     async with tasks.app as app, working(app):
-        job = await tasks.raises.enqueue(what)
-        event = await anext(
-            event async for event in job.events() if event.type in ("failed", "retrying")
-        )
-        assert event.data["kind"] == kind
-        record = await app.get(job.id)
-        assert (record.failures, record.losses) == (1, 0)
+        for what, kind in {
+            "permanent": "permanent",
+            "memory": "unknown",
+            "exit": "unknown",
+        }.items():
+            job = await tasks.raises.enqueue(what)
+            event = await anext(
+                event async for event in job.events() if event.type in ("failed", "retrying")
+            )
+            assert event.data["kind"] == kind, what
+            record = await app.get(job.id)
+            assert (record.failures, record.losses) == (1, 0), what
+
+
+@pytest.mark.parametrize("task", ["tries", "tries_in_thread"])
+async def test_what_needs_the_worker_is_refused_at_once(tasks: Any, task: str) -> None:
+    async with tasks.app as app, working(app):
+        for what in ("save", "wait", "run", "resource"):
+            job = await getattr(tasks, task).enqueue(what)
+            with pytest.raises(JobFailed, match=f"ctx.{what} does not work in a task with isol"):
+                await job.result()
+            record = await app.get(job.id)
+            assert (record.error.type, record.error.kind) == ("Refused", "permanent")
+
+
+async def test_a_secret_reaches_a_child_and_is_hidden_there(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENBI_KEY", base64.b64encode(bytes(32)).decode())
+    async with tasks.app as app, working(app):
+        job = await tasks.charges.enqueue(token="sk-live-51H8m2")
+        assert await job.result() == len("sk-live-51H8m2")
+        assert [line.message for line in await app.logs(job.id)] == ["it is ***"]
+    assert "sk-live" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Canceled(),
+        Completed("1"),
+        Failed(ErrorRecord("E", "m", "bug", "r"), 2.0),
+        Lost("why"),
+        Released("drain"),
+        Skipped("why"),
+        Snoozed(1.5),
+        Suspended(asks=False, awaits=True),
+    ],
+)
+def test_outcomes_survive_the_line(outcome: Outcome) -> None:
+    frame = json.loads(packed(frames.from_outcome(outcome))[frames.LENGTH_BYTES :])
+    assert frames.as_outcome(frame) == outcome
+
+
+def test_a_claim_survives_the_line_without_its_token() -> None:
+    claim = Claim(1, 7, bytes(16), "t", "q", "o", 5, 1, 0, 3, 3, 1, 1, None, 1, "{}", 1, 123)
+    frame = json.loads(packed(frames.from_claim(claim))[frames.LENGTH_BYTES :])
+    assert frames.as_claim(frame) == claim._replace(token=0)
+
+
+@pytest.mark.parametrize(
+    "said", [["finish", {}], ["log", {"piece": 1}], ["log", {"piece": 1, "body": "b", "n": 2}]]
+)
+def test_a_child_says_nothing_but_log_lines_to_the_database(said: Any) -> None:
+    claim = Claim(1, 7, bytes(16), "t", "q", "o", 5, 1, 0, 3, 3, 1, 1, None, 1, "{}", 1)
+    told = frames.from_write(Write(claim, 0)) | {"logs": [said]}
+    with pytest.raises(TypeError, match="may not say"):
+        frames.as_write(claim, told)
 
 
 async def test_a_child_may_skip(tasks: Any) -> None:

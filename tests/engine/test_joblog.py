@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benbi import Benbi, Context, JobNotFound, Retry, SyncContext, Transient
-from benbi.engine import attempt as attempt_module
+from benbi.engine import telling
 from benbi.engine.joblog import KEPT_ATTEMPTS, KEPT_BYTES, PIECE_BYTES, Lines
 from benbi.engine.upkeep import Upkeep
 from benbi.job import LogLine
@@ -145,7 +145,7 @@ async def test_lines_are_no_events_and_are_written_at_most_once_a_second(
     app: Benbi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They go with the other writes of the attempt, where it is time."""
-    monkeypatch.setattr(attempt_module, "FLUSH_SECONDS", 1000.0)
+    monkeypatch.setattr(telling, "FLUSH_SECONDS", 1000.0)
     seen: list[list[str]] = []
 
     @app.task

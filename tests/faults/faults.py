@@ -665,8 +665,8 @@ FAULTS = [
     ),
     Fault(
         "a test looks idle while a job is claimed",
-        "engine/worker.py",
-        "    return not pending and not workers.held(view, worker) and",
+        "store/workers.py",
+        "    return not pending and not held(view, worker) and",
         "    return not pending and",
         "tests/engine/test_testing.py::test_it_is_not_idle_while_a_job_runs",
     ),
@@ -806,6 +806,28 @@ FAULTS = [
         '        return Decision("pending", "lost", live=True, data=record, losses=1)\n',
         '        return Decision("pending", "lost", live=True, data=record, failures=1)\n',
         "tests/engine/test_isolation.py::test_a_loss_is_charged_as_for_a_dead_worker[0-pending]",
+    ),
+    Fault(
+        "a child may say anything to the database",
+        "engine/frames.py",
+        "    if _LOG.get(statement) != {name: type(value) for name, value in values.items()}:\n",
+        "    if not statement:\n",
+        "tests/engine/test_isolation.py::"
+        "test_a_child_says_nothing_but_log_lines_to_the_database[said0]",
+    ),
+    Fault(
+        "what a child logs last is not kept",
+        "engine/attempt.py",
+        "            self._adopted = tuple(rest.also)\n",
+        "            self._adopted = ()\n",
+        "tests/engine/test_isolation.py::test_a_secret_reaches_a_child_and_is_hidden_there",
+    ),
+    Fault(
+        "a secret stands in the log lines of a child",
+        "isolated.py",
+        "    watch(current)\n",
+        "    bool(current)\n",
+        "tests/engine/test_isolation.py::test_a_secret_reaches_a_child_and_is_hidden_there",
     ),
     Fault(
         "a loss is charged nowhere",

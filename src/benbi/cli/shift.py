@@ -109,7 +109,7 @@ async def _watch(
         return False
     (worker,) = shift.app.workers_here
     worker.max_jobs = max_jobs
-    idle = asyncio.ensure_future(worker.idle.wait())
+    idle = asyncio.ensure_future(worker.out_of_work.wait())
     worn = asyncio.ensure_future(worker.worn.wait())
     stopped = asyncio.ensure_future(stop.wait())
     waited: set[asyncio.Future[Any]] = {working, worn, stopped, *([idle] if shift.once else [])}

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from benbi.engine.joblog import FLUSH_SECONDS, Lines
+from benbi.engine.telling import Telling
 from benbi.engine.uses import Identity, Uses, current_step
-from benbi.errors import Abandon, ClaimLost, PayloadTooLarge, StepChanged, Suspend, UseWait
+from benbi.errors import Abandon, StepChanged, Suspend, UseWait
 from benbi.job import Claim, NewJob
 from benbi.loops import call_in_loop
 from benbi.outcome import Decision, Snoozed, Suspended
-from benbi.secret import hide
 from benbi.store.batcher import Ticket
-from benbi.store.lifecycle import Accepted, Asked, StepRecord, Told, Write, as_json
+from benbi.store.lifecycle import Accepted, Asked, StepRecord, Told, Write
 from benbi.store.recorded import Recorded
 from benbi.store.store import Store
 
@@ -29,14 +27,9 @@ from benbi.store.store import Store
 current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar(
     "benbi_attempt", default=None
 )
-log = logging.getLogger("benbi.job")
-
-# Progress that is no event is written at most this often; news of a stage no oftener than that.
-SNAPSHOT_SECONDS = 1.0
-STAGE_SECONDS = 0.25
 
 
-class Attempt:
+class Attempt(Telling):
     """What one claim may still do, and what it has told so far.
 
     Made by the worker; given to the task as its Context. What most attempts never use stands on
@@ -52,28 +45,19 @@ class Attempt:
     # Where another process runs the body: told of a stop, and given this longer to obey it.
     on_stop: Callable[[str], None] | None = None
     allowance = 0.0
-    _stop: str | None = None
     # Made by the first thread that waits for it.
     _stopped: threading.Event | None = None
     _uses: Uses | None = None
     _number = 0
-    _ended = False
     # Suspension: what to ask, what to record with it, how long to wait.
     _asked: tuple[Asked, ...] = ()
     _suspending_steps: tuple[StepRecord, ...] = ()
     _wake_in: float | None = None
     _snooze: Snoozed | None = None
     _awaited: tuple[bytes, ...] = ()
+    # Log lines that come with its end from another process.
+    _adopted: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     _suspended_within: Identity | None = None
-    # Telling: progress waits here for the next write or the next second.
-    _events: tuple[Told, ...] = ()
-    _snapshot: tuple[float, float | None, str] | None = None
-    _told: tuple[float, float | None, str] | None = None
-    _told_at = 0.0
-    _flush_planned = False
-    _partials = 0
-    _lines: Lines | None = None
-    _logged_at = 0.0
 
     def __init__(
         self,
@@ -197,13 +181,16 @@ class Attempt:
         """Queues what this attempt's body, in another process, writes."""
         with self._lock:
             self._snapshot = write.progress or self._snapshot
-        return self.write(events=write.events, steps=write.steps, loop=self._loop, size=size)
+        return self.write(
+            events=write.events, steps=write.steps, also=write.also, loop=self._loop, size=size
+        )
 
     def rest(self) -> Write:
         """What the finish will bring beside its decision: taken from an attempt elsewhere …"""
         with self._lock:
             write = self._next(steps=self._suspending_steps, last=True)
             write.questions = self._asked
+            write.also = (*write.also, *self._adopted)
             return write
 
     def adopt(self, rest: Write) -> None:
@@ -212,6 +199,7 @@ class Attempt:
             self._events += tuple(rest.events)
             self._snapshot = rest.progress or self._snapshot
             self._suspending_steps, self._asked = tuple(rest.steps), tuple(rest.questions)
+            self._adopted = tuple(rest.also)
 
     def _next(
         self, events: Sequence[Told] = (), steps: Sequence[StepRecord] = (), last: bool = False
@@ -223,104 +211,6 @@ class Attempt:
             self._logged_at = time.monotonic()
             write.also = self._lines.taken()
         return write
-
-    def hear(self, ticket: Ticket) -> None:
-        """What the store said to a write that nobody waits for."""
-        outcome = ticket.value
-        if isinstance(outcome, ClaimLost):
-            call_in_loop(self._loop, self._interrupt, self, "lost")
-        elif isinstance(outcome, BaseException):
-            log.warning("job %s: a progress report was not stored: %s", self.claim.job_id, outcome)
-        else:
-            self.mind(outcome)
-
-    def mind(self, accepted: Accepted) -> None:
-        """A cancel that the store mentioned reaches the body at once."""
-        if accepted.cancel_requested and self._stop is None:
-            call_in_loop(self._loop, self._interrupt, self, "canceled")
-
-    # Telling.
-
-    def progress(self, done: float, total: float | None, message: str) -> None:
-        """Queues a report: an event where the stage or a tenth of the way is new."""
-        message = hide(str(message)).encode(errors="replace").decode()
-        report = (float(done), None if total is None else float(total), message)
-        text = as_json({"done": _plain(done), "total": _plain(total), "message": message})
-        with self._lock:
-            furthest = self.recorded.furthest.get(report[1])
-            if text in self.recorded.progress or (furthest is not None and report[0] < furthest):
-                # Replay: this far the job was before, and whoever watches knows it.
-                self._told = report
-                return
-            self._snapshot = report
-            if self._worth_an_event(report):
-                self._events += (Told("progress", None, text),)
-                self._told, self._told_at = report, time.monotonic()
-                delay = 0.0
-            else:
-                delay = SNAPSHOT_SECONDS
-            if self._flush_planned and delay:
-                return
-            self._flush_planned = True
-        self._plan_flush(delay)
-
-    def _worth_an_event(self, report: tuple[float, float | None, str]) -> bool:
-        if self._told is None:
-            return True
-        (done, total, message), (before, before_total, said) = report, self._told
-        # At most ten of a total, however often and in whichever order they are reported.
-        if total and total == before_total and int(10 * done / total) > int(10 * before / total):
-            return True
-        stage_is_new = (total, message) != (before_total, said)
-        return stage_is_new and time.monotonic() - self._told_at >= STAGE_SECONDS
-
-    def _plan_flush(self, delay: float) -> None:
-        if not delay:
-            self.flush()
-            return
-
-        call_in_loop(self._loop, self._loop.call_later, delay, self.flush)
-
-    def logged(self, record: logging.LogRecord) -> None:
-        """Keeps what was logged inside the job. Without the lock: who holds it may log, too."""
-        if self._ended:
-            return
-        if self._lines is None:
-            self.__dict__.setdefault("_lines", Lines())
-        assert self._lines is not None
-        self._lines.add(record)
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._plan_flush(FLUSH_SECONDS)
-
-    def _log_is_due(self) -> bool:
-        # A timer may be a little early, and there is no other after it.
-        return time.monotonic() - self._logged_at > 0.9 * FLUSH_SECONDS
-
-    def flush(self) -> None:
-        """Hands pending progress, and what was logged, to the store without waiting."""
-        with self._lock:
-            self._flush_planned = False
-            news = self._events or self._snapshot is not None
-            if not news and self._lines is not None:
-                news = self._log_is_due() and self._lines.waiting
-            if self._ended or self.stop or not news:
-                return
-            self.store.post(self._next(), self.hear)
-
-    def partial_is_new(self, text: str) -> bool:
-        """False where replay says again what stands in the log at this place."""
-        self.fits("a partial result", text)
-        with self._lock:
-            place, self._partials = self._partials, self._partials + 1
-        known = self.recorded.partials
-        return place >= len(known) or known[place] != text
-
-    def fits(self, what: str, text: str) -> None:
-        """Raises PayloadTooLarge."""
-        size = len(text) if text.isascii() else len(text.encode())
-        if size > self.max_payload:
-            raise PayloadTooLarge(what, size, self.max_payload)
 
     # Replay.
 
@@ -417,8 +307,3 @@ def refuse_inside_a_job(what: str) -> None:
             f"{what} inside a job would hold its slot meanwhile, and a full worker would wait "
             "for itself: use ctx.wait(job), which frees the slot"
         )
-
-
-def _plain(number: float | None) -> float | None:
-    """As it came where JSON knows its type; numpy's integers and the like as floats."""
-    return number if number is None or isinstance(number, int | float) else float(number)  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NoReturn, Protocol, cast
 
-from benbi.engine.attempt import Attempt, current, log
+from benbi.engine.attempt import Attempt, current
 from benbi.engine.failure import failure_of, message_of
 from benbi.engine.opening import arguments_of
+from benbi.engine.telling import log
 from benbi.engine.threads import Threads
 from benbi.errors import Refused, Skip, Snooze, Suspend
 from benbi.job import ErrorRecord

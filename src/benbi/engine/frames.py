@@ -15,6 +15,7 @@ from benbi.outcome import (
     Canceled,
     Completed,
     Failed,
+    Lost,
     Outcome,
     Released,
     Skipped,
@@ -29,7 +30,13 @@ Frame = dict[str, Any]
 LENGTH_BYTES: Final = 4
 _OUTCOMES: Final = {
     made.__name__: made
-    for made in (Canceled, Completed, Failed, Released, Skipped, Snoozed, Suspended)
+    for made in (Canceled, Completed, Failed, Lost, Released, Skipped, Snoozed, Suspended)
+}
+# The statements that keep log lines, and what they take.
+_LOG: Final[dict[str, dict[str, type]]] = {
+    "forget_logs": {"kept": int},
+    "log": {"piece": int, "body": str},
+    "trim_log": {"piece": int},
 }
 
 
@@ -79,6 +86,7 @@ def from_write(write: Write) -> Frame:
             asked._asdict() | {"fingerprint": asked.fingerprint.hex()} for asked in write.questions
         ],
         "progress": write.progress,
+        "logs": list(write.also),
     }
 
 
@@ -90,6 +98,7 @@ def as_write(claim: Claim, told: Frame) -> Write:
         [_as_step(step) for step in told["steps"]],
         [_as_asked(asked) for asked in told["questions"]],
         None if told["progress"] is None else tuple(told["progress"]),
+        also=[_as_log(statement, values) for statement, values in told["logs"]],
     )
 
 
@@ -103,6 +112,13 @@ def as_outcome(told: Frame) -> Outcome:
     if made is Failed:
         fields["error"] = ErrorRecord(**fields["error"])
     return made(**fields)
+
+
+def _as_log(statement: str, values: Frame) -> tuple[str, Frame]:
+    """What keeps log lines; nothing else may be said to the database by its name."""
+    if _LOG.get(statement) != {name: type(value) for name, value in values.items()}:
+        raise TypeError(f"a child may not say {statement!r} to the database")
+    return statement, values
 
 
 def _as_asked(told: Frame) -> Asked:

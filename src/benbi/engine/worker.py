@@ -70,7 +70,7 @@ class Worker:
         # When the database last answered a claim or a look: health is tied to it.
         self.claimed_at: float | None = None
         # Set while it runs nothing and knows of nothing that it could claim.
-        self.idle = asyncio.Event()
+        self.out_of_work = asyncio.Event()
         # Set, with the reason, once another process should take its place.
         self.worn = asyncio.Event()
         self.worn_by = ""
@@ -246,7 +246,11 @@ class Worker:
         """Reads, without a lock, whether there is anything to do."""
         empty = not len(self._slots)
         pending, canceled, due_at, now = await self._store.read(
-            _look, json.dumps(self.queues), self._task_names, not self._slots.fragile, self._n
+            workers.look,
+            json.dumps(self.queues),
+            self._task_names,
+            not self._slots.fragile,
+            self._n,
         )
         self.claimed_at = time.monotonic()
         if canceled:
@@ -263,9 +267,9 @@ class Worker:
     def _note_idle(self, empty: bool) -> None:
         """``empty``: nothing ran when it looked, so nothing that ran can have left anything."""
         if empty and not self._hungry and not len(self._slots):
-            self.idle.set()
+            self.out_of_work.set()
         else:
-            self.idle.clear()
+            self.out_of_work.clear()
 
     def _plan_wake(self, seconds: float) -> None:
         if self._due_timer is not None:
@@ -346,7 +350,9 @@ class Worker:
 
     async def idle(self) -> bool:
         """True where it holds no job, and the database has none for it: tests wait for that."""
-        return await self._store.read(_idle, json.dumps(self.queues), self._task_names, self._n)
+        return await self._store.read(
+            workers.idle, json.dumps(self.queues), self._task_names, self._n
+        )
 
     def ping(self, answer: Callable[[], None]) -> None:
         call_in_loop(self.loop, answer)
@@ -396,18 +402,3 @@ class Worker:
 
 def _new_id() -> str:
     return f"{process_mark()}{next(_numbers)}"
-
-
-def _look(
-    view: Transaction, queues: str, tasks: str, fragile: bool, worker: int
-) -> tuple[Any, Any, Any, int]:
-    ((pending, canceled, due_at),) = view.rows(
-        "look", queues=queues, tasks=tasks, fragile=int(fragile), worker=worker
-    )
-    return pending, canceled, due_at, view.now
-
-
-def _idle(view: Transaction, queues: str, tasks: str, worker: int) -> bool:
-    # In one view: what is claimed but not started yet is neither pending nor in a slot.
-    pending, _, due_at, now = _look(view, queues, tasks, True, worker)
-    return not pending and not workers.held(view, worker) and (due_at is None or due_at > now)

@@ -57,6 +57,24 @@ def held(view: Transaction, worker: int) -> dict[int, Held]:
     }
 
 
+def look(
+    view: Transaction, queues: str, tasks: str, fragile: bool, worker: int
+) -> tuple[Any, Any, Any, int]:
+    """What there is for a worker: (pending, canceled, due at, now), the first two as truth
+    values. ``queues`` and ``tasks`` are JSON arrays."""
+    ((pending, canceled, due_at),) = view.rows(
+        "look", queues=queues, tasks=tasks, fragile=int(fragile), worker=worker
+    )
+    return pending, canceled, due_at, view.now
+
+
+def idle(view: Transaction, queues: str, tasks: str, worker: int) -> bool:
+    """True where the worker holds no job and there is none for it."""
+    # In one view: what is claimed but not started yet is neither pending nor in a slot.
+    pending, _, due_at, now = look(view, queues, tasks, True, worker)
+    return not pending and not held(view, worker) and (due_at is None or due_at > now)
+
+
 def release(
     tx: Transaction, worker: int, claims: Sequence[tuple[int, int]], reason: str
 ) -> list[int]:
