@@ -53,16 +53,43 @@ def test_no_test_at_all_is_not_a_success(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "benbi: 0 passed, 0 failed, 0 skipped\n"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "command", "code"), [(10, "pass", 0), (10, "exit(3)", 3), (0.001, "pass", 1)]
-)
-def test_a_budget_is_held(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, command: str, code: int
+def part(seconds: float, command: str) -> int:
+    """The exit code of a part of a run that has a share of ``seconds``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "budgets", lambda: {"some": seconds})
+        return budget.main(["some", "--", sys.executable, "-c", command])
+
+
+@pytest.mark.parametrize(("command", "code"), [("pass", 0), ("exit(3)", 3)])
+def test_a_part_within_its_share_ends_as_its_command_does(command: str, code: int) -> None:
+    assert part(10, command) == code
+
+
+def test_a_part_that_is_stuck_is_ended() -> None:
+    assert part(0.1, "import signal; signal.sigwait([signal.SIGUSR1])") == 124
+
+
+@pytest.mark.parametrize(("machine", "code"), [(1.0, 1), (3.0, 0)])
+def test_the_whole_keeps_within_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: float, code: int
 ) -> None:
-    monkeypatch.setattr(budget, "budgets", lambda: {"some": seconds})
-    # Ended at twice its budget or over it when it is done: neither passes.
-    found = budget.main(["some", "--", sys.executable, "-c", command])
-    assert found == code or (code == 1 and found == 124)
+    monkeypatch.setenv("BUDGET_SPENT", str(tmp_path / "seconds"))
+    (tmp_path / "seconds").write_text("one 30.0\ntwo 70.5\n", "utf-8")
+    monkeypatch.setattr(budget, "budgets", lambda: {"one": 50, "two": 50})
+    monkeypatch.setattr(budget, "slowness", lambda: machine)
+    assert budget.main(["--whole"]) == code
+
+
+def test_what_a_part_took_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUDGET_SPENT", str(tmp_path / "seconds"))
+    assert part(10, "pass") == 0
+    assert part(10, "exit(3)") == 3
+    names = [line.split()[0] for line in (tmp_path / "seconds").read_text("utf-8").splitlines()]
+    assert names == ["some", "some"]
+
+
+def test_a_machine_is_never_called_faster_than_the_usual_one() -> None:
+    assert budget.slowness() >= 1
 
 
 def test_a_suite_without_a_budget_does_not_run() -> None:

@@ -131,7 +131,7 @@ class SqliteDatabase:
         connection.execute(f"PRAGMA synchronous = {self._durability.upper()}")
         if sys.platform == "darwin" and self._durability == "full":
             connection.execute("PRAGMA fullfsync = 1")
-        connection.execute("PRAGMA cache_size = -4000")
+        connection.execute("PRAGMA cache_size = -2000")
         connection.execute("PRAGMA temp_store = MEMORY")
 
     def borrow(self, connection: Any) -> SqliteTransaction:
