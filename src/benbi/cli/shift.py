@@ -108,9 +108,9 @@ async def _watch(
     if working.done():
         return False
     (worker,) = shift.app.workers_here
-    worker.max_jobs = max_jobs
+    worker.wear.max_jobs = max_jobs
     idle = asyncio.ensure_future(worker.out_of_work.wait())
-    worn = asyncio.ensure_future(worker.worn.wait())
+    worn = asyncio.ensure_future(worker.wear.worn.wait())
     stopped = asyncio.ensure_future(stop.wait())
     waited: set[asyncio.Future[Any]] = {working, worn, stopped, *([idle] if shift.once else [])}
     while not stop.is_set() and not working.done():
@@ -120,12 +120,12 @@ async def _watch(
             if line is None:
                 worker.hurry(shift.grace)
             else:
-                line.say({"worn": worker.worn_by})
+                line.say({"worn": worker.wear.by})
         if idle in waited and idle.done():
             stop.set()
     for waiting in (idle, worn, stopped):
         waiting.cancel()
-    return worker.worn.is_set() and worker.abandoned > 0
+    return worker.wear.worn.is_set() and worker.abandoned > 0
 
 
 def _call(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any) -> None:

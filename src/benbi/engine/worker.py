@@ -22,6 +22,7 @@ from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
 from benbi.engine.upkeep import Upkeep
+from benbi.engine.wear import Wear
 from benbi.errors import ClaimLost, StoreError
 from benbi.loops import call_in_loop
 from benbi.processes.ends import process_mark
@@ -40,8 +41,6 @@ LOOK_SECONDS = 0.1
 LOOP_BLOCK_LIMIT = 300.0
 EXCLUSIVE_SHARE = 0.8
 SIGN_OFF_SECONDS = 5.0
-# Of its slots: with more bodies left behind that run on, a worker should make room for another.
-ABANDONED_SHARE = 4
 
 _numbers = count(1)
 
@@ -71,11 +70,7 @@ class Worker:
         self.claimed_at: float | None = None
         # Set while it runs nothing and knows of nothing that it could claim.
         self.out_of_work = asyncio.Event()
-        # Set, with the reason, once another process should take its place.
-        self.worn = asyncio.Event()
-        self.worn_by = ""
-        self.max_jobs: int | None = None
-        self.started = 0
+        self.wear = Wear()
         self.queues = list(queues)
         self._store = store
         self._tasks = tasks
@@ -162,14 +157,7 @@ class Worker:
 
     def _note_free(self) -> None:
         self._news.set()
-        if self._slots.abandoned * ABANDONED_SHARE > self._slots.count:
-            self._wear_out(f"{self._slots.abandoned} jobs were abandoned whose code runs on")
-
-    def _wear_out(self, why: str) -> None:
-        if not self.worn.is_set():
-            log.warning("worker %s should make room for another: %s", self.id, why)
-            self.worn_by = why
-            self.worn.set()
+        self.wear.note_abandoned(self._slots.abandoned, self._slots.count)
 
     async def _when_stopped(self) -> None:
         await self._stop.wait()
@@ -292,9 +280,7 @@ class Worker:
         for claim in claims:
             self._slots.start(claim)
         self._note_idle(empty)
-        self.started += len(claims)
-        if self.max_jobs is not None and self.started >= self.max_jobs:
-            self._wear_out(f"it has run {self.started} jobs")
+        self.wear.note_started(len(claims))
 
     # What the heart asks for, from its own thread.
 
