@@ -9,6 +9,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, Unpack, cast
 
+from benbi.bulk import Bulk
 from benbi.codec import check_against_schema
 from benbi.connections import Connections
 from benbi.engine.children import check_isolated
@@ -39,6 +40,7 @@ from benbi.settings import (
     check_settings,
 )
 from benbi.store import lifecycle, views
+from benbi.store.bulk import Ended
 from benbi.store.database import Transaction
 from benbi.store.linked import enqueue_linked
 from benbi.store.sqlite import SqliteDatabase
@@ -47,7 +49,7 @@ from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
 
 
-class Benbi(Hooks, Oversight, Runs, Schedules, Serving):
+class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
     ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
@@ -339,7 +341,7 @@ class Benbi(Hooks, Oversight, Runs, Schedules, Serving):
         refuse_in_loop("publish")
         self.store.write_sync(_publish, list(self.tasks.values()))
 
-    def budgets(self, job: Job) -> tuple[int, int]:
+    def budgets(self, job: Job | Ended) -> tuple[int, int]:
         task = self._names().get(job.task)
         if task is not None:
             return task.retry.attempts, task.max_losses

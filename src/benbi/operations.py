@@ -21,6 +21,7 @@ from benbi.job import FINAL, CatalogueEntry, Event, Job
 from benbi.logs import LogOperations
 from benbi.loops import refuse_in_loop
 from benbi.store import moves, views, workers
+from benbi.store.bulk import Ended
 from benbi.store.check import Finding, check
 from benbi.store.database import Transaction
 from benbi.store.moves import Found
@@ -41,7 +42,7 @@ class Operations(ArtifactOperations, LogOperations):
     def hints(self) -> Hints:
         raise NotImplementedError
 
-    def budgets(self, job: Job) -> tuple[int, int]:
+    def budgets(self, job: Job | Ended) -> tuple[int, int]:
         """(attempts, losses) that a retry by hand adds."""
         raise NotImplementedError
 
@@ -346,13 +347,13 @@ def _newest(view: Transaction) -> int:
 
 
 def _cancel(tx: Transaction, job_id: str, owner: str | None, reason: str | None) -> None:
-    moves.cancel(tx, views.find(tx, job_id, owner), reason or "requested")
+    moves.cancel(tx, [views.find(tx, job_id, owner).n], reason or "requested")
 
 
 def _again(
     tx: Transaction, job_id: str, owner: str | None, attempts: int, losses: int, fresh: bool
 ) -> None:
-    moves.again(tx, views.find(tx, job_id, owner), attempts, losses, fresh)
+    moves.again(tx, views.find(tx, job_id, owner).n, attempts, losses, fresh)
 
 
 def _answer(tx: Transaction, job_id: str, owner: str | None, key: str, text: str, by: str) -> None:

@@ -331,11 +331,11 @@ def failure(kind: str = "transient", message: str = "no luck") -> Failed:
 
 
 def _cancel(tx: Transaction, job_id: str, reason: str) -> None:
-    moves.cancel(tx, views.find(tx, job_id, None), reason)
+    moves.cancel(tx, [views.find(tx, job_id, None).n], reason)
 
 
 def _again(tx: Transaction, job_id: str, attempts: int, losses: int, fresh: bool) -> None:
-    moves.again(tx, views.find(tx, job_id, None), attempts, losses, fresh)
+    moves.again(tx, views.find(tx, job_id, None).n, attempts, losses, fresh)
 
 
 def _answer(tx: Transaction, job_id: str, key: str, text: str, by: str) -> None:

@@ -55,42 +55,51 @@ def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> l
     return [row[0] for row in rows]
 
 
-def cancel(tx: Transaction, job: Found, reason: str) -> None:
-    """Not running: canceled at once. Running: the worker is asked. Final: nothing happens."""
-    moved = tx.rows("cancel", n=job.n, reason=reason, now=tx.now)
+def cancel(tx: Transaction, ns: Sequence[int], reason: str) -> int:
+    """Not running: canceled at once. Running: the worker is asked. Final, or asked before:
+    nothing happens. Returns how many of the jobs it changed.
+
+    What waits for them is told together, so that many canceled jobs hold the write lock for no
+    more edges than one does.
+    """
+    listed = json.dumps(ns)
+    moved = tx.rows("cancel", ns=listed, reason=reason, now=tx.now)
     tell(tx, moved, "canceled", reason)
-    if not moved:
-        asked = tx.rows("request_cancel", n=job.n, now=tx.now)
-        tell(tx, asked, "cancel_requested", reason)
+    if len(moved) == len(ns):
+        return len(moved)
+    asked = tx.rows("request_cancel", ns=listed, now=tx.now)
+    tell(tx, asked, "cancel_requested", reason)
+    return len(moved) + len(asked)
 
 
-def again(tx: Transaction, job: Found, attempts: int, losses: int, fresh: bool) -> None:
+def again(tx: Transaction, n: int, attempts: int, losses: int, fresh: bool) -> int:
     """A retry by hand, from failed, canceled or skipped; the jobs that failed with it wait again.
+    Returns how many these are.
 
     ``attempts`` and ``losses`` are the budgets it adds. ``fresh``: a new generation, which
     has no recorded steps. Raises NotPermitted from any other state.
     """
     moved = tx.rows(
         "again",
-        n=job.n,
+        n=n,
         attempts=attempts,
         losses=losses,
         fresh=int(fresh),
-        waits=int(upstream.waits(tx, job.n)),
+        waits=int(upstream.waits(tx, n)),
         now=tx.now,
     )
     if not moved:
-        ((state, *_),) = tx.rows("standing", n=job.n)
+        ((state, *_),) = tx.rows("standing", n=n)
         raise NotPermitted(
             f"a job that is {state} can not be retried by hand; only failed, canceled and "
             "skipped ones can"
         )
-    tx.rows("forget_result", n=job.n)
+    tx.rows("forget_result", n=n)
     if fresh:
-        tx.rows("prune_progress", n=job.n)
-        tx.rows("forget_artifacts", n=job.n)
+        tx.rows("prune_progress", n=n)
+        tx.rows("forget_artifacts", n=n)
     tell_own(tx, moved)
-    upstream.reopen(tx, job.n)
+    return upstream.reopen(tx, n)
 
 
 def answer(tx: Transaction, job: Found, key: str, text: str, by: str) -> None:

@@ -6,7 +6,6 @@ from benbi.errors import JobNotFound
 from benbi.job import Job, Run, as_datetime
 from benbi.store import moves, views
 from benbi.store.database import Transaction
-from benbi.store.moves import Found
 
 # Jobs that one transaction of a cancel touches at the most.
 STRETCH = 500
@@ -53,6 +52,5 @@ def cancel(tx: Transaction, run_id: str, owner: str | None, reason: str, before:
     """Cancels a stretch of the run's live jobs, newest first; where the next one begins (0: there
     is none)."""
     rows = tx.rows("jobs_to_cancel", run=number(tx, run_id, owner), before=before, most=STRETCH)
-    for row in rows:
-        moves.cancel(tx, Found(*row), reason)
+    moves.cancel(tx, [n for (n,) in rows], reason)
     return rows[-1][0] if rows else 0

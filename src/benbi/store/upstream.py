@@ -170,14 +170,13 @@ def waits(tx: Transaction, n: int) -> bool:
     )
 
 
-def reopen(tx: Transaction, n: int) -> None:
-    """Job ``n`` lives again: so do, all the way down, the jobs that failed with it.
+def reopen(tx: Transaction, n: int) -> int:
+    """Job ``n`` lives again: so do, all the way down, the jobs that failed with it. How many.
 
     In one transaction, however many they are. What still fails by what else came first stays.
     """
-    level = [n]
-    while level:
-        edges = tx.rows("counted_edges", ns=_listed(level))
+    level, reopened = [n], 0
+    while edges := tx.rows("counted_edges", ns=_listed(level)):
         tx.many("uncount_edge", [(parent, child) for parent, child, _ in edges])
         taken: dict[int, Counter[str]] = {}
         for _, child, outcome in edges:
@@ -185,9 +184,11 @@ def reopen(tx: Transaction, n: int) -> None:
         rows = _change(tx, taken, -1)
         hopeful = [row[0] for row in rows if verdict(row[1], Counts(*row[2:6])) != FAIL]
         level = [row[0] for row in tx.rows("wait_again", ns=_listed(hopeful))]
+        reopened += len(level)
         tx.many("forget_result", [(child,) for child in level])
         tx.rows("arrived", ns=_listed(level), now=tx.now)
         begin(tx, hopeful, [])
+    return reopened
 
 
 # Upkeep.

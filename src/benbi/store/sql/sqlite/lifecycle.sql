@@ -217,12 +217,13 @@ RETURNING n, last_seq, attempt;
 -- name: cancel
 UPDATE benbi_jobs
 SET state = 'canceled', reason = :reason, waits_for = NULL, finished_at = :now, last_seq = last_seq + 1
-WHERE n = :n AND state IN ('waiting', 'scheduled', 'pending', 'retrying', 'input_required')
+WHERE n IN (SELECT value FROM json_each(:ns))
+  AND state IN ('waiting', 'scheduled', 'pending', 'retrying', 'input_required')
 RETURNING n, last_seq, attempt;
 
 -- name: request_cancel
 UPDATE benbi_jobs SET cancel_requested_at = :now, last_seq = last_seq + 1
-WHERE n = :n AND state = 'running' AND cancel_requested_at IS NULL
+WHERE n IN (SELECT value FROM json_each(:ns)) AND state = 'running' AND cancel_requested_at IS NULL
 RETURNING n, last_seq, attempt;
 
 -- name: again

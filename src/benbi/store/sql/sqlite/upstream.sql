@@ -162,7 +162,7 @@ ORDER BY n LIMIT 1;
 
 -- name: jobs_to_cancel
 -- The newest first: a job is canceled before those that it waits for, and so does not fail with them.
-SELECT n, owner, state FROM benbi_jobs
+SELECT n FROM benbi_jobs
 WHERE run_n = :run AND run_n IS NOT NULL AND n < :before AND finished_at IS NULL AND cancel_requested_at IS NULL
 ORDER BY n DESC LIMIT :most;
 
