@@ -12,7 +12,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("README.md")
 REPORTS = 137
-PARTS = {"PostgreSQL", "limits", "DAGs", "crews", "dashboard", "operations"}
+PARTS = {"PostgreSQL", "limits", "DAGs", "crews", "dashboard"}
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 

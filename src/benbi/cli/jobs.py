@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import getpass
 from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
 from benbi.cli import documents, exits
-from benbi.cli.options import AT_LEAST_ONE, DEFAULT, FLAG, NOT_NEGATIVE, Common, opened, seconds
+from benbi.cli.moves import Verb, told
+from benbi.cli.options import (
+    ANY_JOB,
+    AT_LEAST_ONE,
+    DEFAULT,
+    FLAG,
+    NOT_NEGATIVE,
+    Common,
+    Filters,
+    opened,
+    seconds,
+)
 from benbi.cli.values import answer_value
 from benbi.fleet import Explanation
-from benbi.job import Event, Job, State
+from benbi.job import Event, Job
 
 app = App(name="jobs", help="Look at jobs and change their course.")
 app.command("benbi.cli.kept:artifacts", name="artifacts", help="List the files that a job saved.")
@@ -23,29 +34,20 @@ app.command("benbi.cli.kept:logs", name="logs", help="Show what a job logged.")
 # The newest ones; jobs watch shows all, without holding them in memory.
 _EVENTS_SHOWN: Final = 1_000
 
-StateName = Literal[
-    "waiting",
-    "scheduled",
-    "pending",
-    "running",
-    "retrying",
-    "input_required",
-    "completed",
-    "failed",
-    "canceled",
-    "skipped",
-]
-
 JobId = Annotated[str, Parameter(help="The id of the job.")]
+JobIds = Annotated[
+    tuple[str, ...],
+    Parameter(show_default=False, help="The ids of the jobs, where no filter chooses them."),
+]
+Yes = Annotated[
+    bool, FLAG, Parameter(help="Do it to all that the filters choose, however many they are.")
+]
 
 
 @app.command(name="list")
 def list_jobs(
     *,
-    state: Annotated[StateName | None, Parameter(help="Only jobs in this state.")] = None,
-    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None,
-    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None,
-    owner: Annotated[str | None, Parameter(help="Only jobs of this owner.")] = None,
+    filters: Filters = ANY_JOB,
     limit: Annotated[int, Parameter(validator=AT_LEAST_ONE, help="At most so many.")] = 50,
     before: Annotated[str | None, Parameter(help="Only jobs older than this one.")] = None,
     common: Common = DEFAULT,
@@ -54,14 +56,7 @@ def list_jobs(
 
     async def read() -> list[Job]:
         async with opened(common) as benbi:
-            return await benbi.jobs(
-                owner=owner,
-                state=State(state) if state else None,
-                task=task,
-                queue=queue,
-                limit=limit,
-                before=before,
-            )
+            return await benbi.jobs(**filters.given(), limit=limit, before=before)
 
     found = asyncio.run(read())
     if common.as_json:
@@ -149,38 +144,46 @@ def explain(job_id: JobId, /, *, common: Common = DEFAULT) -> None:
 
 @app.command
 def cancel(
-    job_id: JobId,
+    job_ids: JobIds = (),
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why, for the job's record.")] = None,
+    filters: Filters = ANY_JOB,
+    yes: Yes = False,
     common: Common = DEFAULT,
-) -> None:
-    """Cancel a job: at once, or as soon as the running task lets go."""
-
-    async def act() -> Job:
-        async with opened(common) as benbi:
-            return await benbi.cancel(job_id, reason=reason)
-
-    _told(asyncio.run(act()), common)
+) -> int:
+    """Cancel jobs: at once, or as soon as the running task lets go."""
+    verb = Verb(
+        "cancel",
+        "canceled, or asked to stop",
+        [f"--reason={reason}"] if reason else [],
+        one=lambda app, job_id: app.cancel(job_id, reason=reason),
+        many=lambda app, chosen, dry_run: app.cancel_many(**chosen, reason=reason, dry_run=dry_run),
+    )
+    return verb.act(job_ids, filters, common, yes=yes)
 
 
 @app.command
 def retry(
-    job_id: JobId,
+    job_ids: JobIds = (),
     /,
     *,
     fresh: Annotated[
         bool, FLAG, Parameter(help="Forget the recorded steps and start anew.")
     ] = False,
+    filters: Filters = ANY_JOB,
+    yes: Yes = False,
     common: Common = DEFAULT,
-) -> None:
-    """Run a failed, canceled or skipped job again; its recorded steps are kept."""
-
-    async def act() -> Job:
-        async with opened(common) as benbi:
-            return await benbi.retry(job_id, fresh=fresh)
-
-    _told(asyncio.run(act()), common)
+) -> int:
+    """Run failed, canceled or skipped jobs again; their recorded steps are kept."""
+    verb = Verb(
+        "retry",
+        "retried",
+        ["--fresh"] if fresh else [],
+        one=lambda app, job_id: app.retry(job_id, fresh=fresh),
+        many=lambda app, chosen, dry_run: app.retry_many(**chosen, fresh=fresh, dry_run=dry_run),
+    )
+    return verb.act(job_ids, filters, common, yes=yes)
 
 
 @app.command
@@ -207,13 +210,4 @@ def answer(
             who = by or getpass.getuser()
             return await benbi.answer(job_id, decoded, question=question, by=who)
 
-    _told(asyncio.run(act()), common)
-
-
-def _told(job: Job, common: Common) -> None:
-    if common.as_json:
-        documents.write(documents.job_document(job))
-        return
-    from benbi.cli import words
-
-    print(exits.visible(f"{job.id}  {job.task}  {words.state(job)}"))
+    told(asyncio.run(act()), common)

@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -59,6 +59,37 @@ class Common:
 
 
 DEFAULT: Final = Common()
+
+StateName = Literal[
+    "waiting",
+    "scheduled",
+    "pending",
+    "running",
+    "retrying",
+    "input_required",
+    "completed",
+    "failed",
+    "canceled",
+    "skipped",
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """Which jobs a command is about."""
+
+    state: Annotated[StateName | None, Parameter(help="Only jobs in this state.")] = None
+    task: Annotated[str | None, Parameter(help="Only jobs of this task.")] = None
+    queue: Annotated[str | None, Parameter(help="Only jobs of this queue.")] = None
+    owner: Annotated[str | None, Parameter(help="Only jobs of this owner.")] = None
+
+    def given(self) -> dict[str, str]:
+        """Those that were given, by their names in Python."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+ANY_JOB: Final = Filters()
 
 ModuleApp = Annotated[
     str,
