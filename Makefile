@@ -30,8 +30,9 @@ test: setup ## run all tests that need no server (TESTS=tests/walk: some), and p
 test-all: setup ## run each suite within its seconds, with all that make services installed
 	@scripts/suites "$(BIN)/python" "$(OUT)/reports"
 
-services: setup ## install what test-all uses besides Python: the official MCP suite (no server: SQLite is a file)
+services: setup ## bring what test-all uses besides Python: the official MCP suite, a PostgreSQL
 	@$(BIN)/python -m scripts.conformance install
+	@$(BIN)/python -m scripts.services start
 
 check: setup ## formatting, lint, types and import contracts
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted; make format does it" >&2; exit 1; }

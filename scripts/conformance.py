@@ -52,18 +52,24 @@ def install() -> None:
     if installed() and _node() is not None:
         return
     folder().mkdir(parents=True, exist_ok=True)
-    node = _node() or _install_node()
-    npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    command = [node, npm] if npm.is_file() else ["npm"]
     (folder() / MANIFEST.name).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=folder()) as fresh:
         shutil.copy(MANIFEST, fresh)
-        options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
-        subprocess.run([*command, "install", *options], cwd=fresh, env=_environment(), check=True)
+        npm_install(Path(fresh))
         shutil.rmtree(folder() / "node_modules", ignore_errors=True)
         (Path(fresh) / "node_modules").rename(folder() / "node_modules")
     # Last: it says that the rest is whole.
     shutil.copy(MANIFEST, folder())
+
+
+def npm_install(place: Path, *packages: str) -> None:
+    """Installs packages into ``place``; none: those of its manifest. Brings Node.js if need be."""
+    node = _node() or _install_node()
+    npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    command = [node, npm] if npm.is_file() else ["npm"]
+    options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
+    words = [*command, "install", *options, *packages]
+    subprocess.run(words, cwd=place, env=_environment(), check=True)
 
 
 def run(url: str, scenario: str) -> list[Check]:

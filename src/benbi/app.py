@@ -35,15 +35,15 @@ from benbi.serving import Serving
 from benbi.settings import (
     DEFAULT_GRACE,
     DEFAULT_MAX_ARTIFACT,
+    DEFAULT_SCHEMA,
     DEFAULT_SLOTS,
     check_artifacts,
     check_settings,
 )
 from benbi.store import lifecycle, views
 from benbi.store.bulk import Ended
-from benbi.store.database import Transaction
+from benbi.store.database import Database, Transaction
 from benbi.store.linked import enqueue_linked
-from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
 from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
@@ -52,13 +52,15 @@ from benbi.version import __version__
 class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     """An app: its tasks and where their jobs are kept. Makes no connection before first use.
 
-    ``url``: ``sqlite:////absolute.db``, a path, ``:memory:``; None: BENBI_URL, else a file in the
-    user's state directory. ``slots``: jobs that a worker runs at once. ``heartbeat_timeout``:
-    seconds without a beat after which a worker is taken for dead (all intervals derive from it).
+    ``url``: ``postgresql://user@host/database``, ``sqlite:////absolute.db``, a path, ``:memory:``;
+    None: BENBI_URL, else a file in the user's state directory. ``slots``: jobs that a worker runs
+    at once. ``heartbeat_timeout``: seconds without a beat after which a worker is taken for dead
+    (all intervals derive from it).
     ``max_payload``: bytes of JSON that arguments, results, steps and partials may have.
     ``durability``: "full" (a commit is on disk before it returns) or "normal" (the last commits
     may be lost when the machine dies, never when the process does). ``artifacts``: the folder of
     what jobs save, at most ``max_artifact`` bytes each; None: BENBI_ARTIFACTS, else by the file.
+    ``schema``: the schema of a PostgreSQL database in which everything lies, made if need be.
     """
 
     def __init__(
@@ -71,16 +73,18 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         durability: str = "full",
         artifacts: str | PathLike[str] | None = None,
         max_artifact: int = DEFAULT_MAX_ARTIFACT,
+        schema: str = DEFAULT_SCHEMA,
     ) -> None:
         super().__init__()
         check_settings(url, slots, heartbeat_timeout, max_payload)
         check_artifacts(artifacts, max_artifact)
         self.slots = slots
+        self.schema = schema
         self.heartbeat_timeout = heartbeat_timeout
         self.max_payload = max_payload
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.task = TaskRegistrar(self, self._add)
-        self._connections = Connections(url, durability, artifacts, max_artifact)
+        self._connections = Connections(url, durability, artifacts, max_artifact, schema)
         self._workers: list[Worker] = []
 
     @property
@@ -91,7 +95,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     # Opening and closing.
 
     @property
-    def database(self) -> SqliteDatabase:
+    def database(self) -> Database:
         """The database behind the seam; no connection is made by asking for it."""
         return self._connections.database
 

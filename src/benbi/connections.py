@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from benbi.engine.hints import Hints
 from benbi.location import database_for, folder_for
-from benbi.settings import DEFAULT_MAX_ARTIFACT
+from benbi.settings import DEFAULT_MAX_ARTIFACT, DEFAULT_SCHEMA
+from benbi.store.database import Database
 from benbi.store.files import Files
 from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
 from benbi.wake.poll import Wake
+from benbi.wake.postgresql import Notifier, PostgresWake
 from benbi.wake.sqlite import SqliteWake
+
+if TYPE_CHECKING:
+    from benbi.store.postgresql import PostgresDatabase
 
 
 class Connections:
@@ -30,22 +36,29 @@ class Connections:
         durability: str,
         artifacts: str | os.PathLike[str] | None = None,
         max_artifact: int = DEFAULT_MAX_ARTIFACT,
+        schema: str = DEFAULT_SCHEMA,
     ) -> None:
         self.given_url = url
         self.durability = durability
         self.given_artifacts = artifacts
         self.max_artifact = max_artifact
+        self.schema = schema
         self._lock = threading.Lock()
-        self._database: SqliteDatabase | None = None
+        self._database: Database | None = None
         self._store: Store | None = None
         self._hints: Hints | None = None
+        self._notifier: Notifier | None = None
+        # Tells hints of this process from those of others.
+        self._mark = secrets.token_hex(8)
         _all.add(self)
 
     @property
-    def database(self) -> SqliteDatabase:
+    def database(self) -> Database:
         """The database behind the seam; no connection is made by asking for it."""
         if self._database is None:
-            self._database = database_for(self.given_url, durability=self.durability)
+            self._database = database_for(
+                self.given_url, durability=self.durability, schema=self.schema
+            )
         return self._database
 
     @property
@@ -62,6 +75,9 @@ class Connections:
                 self._store = Store(self.database, self._files())
                 self._hints = Hints(self._make_wake)
                 self._store.on_commit.append(self._hints.hint)
+                self._notifier = self._make_notifier()
+                if self._notifier is not None:
+                    self._store.on_commit.append(self._notifier.hint)
             return self._store, self._hints
 
     def _files(self) -> Files:
@@ -70,6 +86,8 @@ class Connections:
 
     def _make_wake(self) -> Wake | None:
         database = self.database
+        if not isinstance(database, SqliteDatabase):
+            return PostgresWake(cast("PostgresDatabase", database).channel, self._mark)
         if database.path is None:
             return None
 
@@ -78,15 +96,24 @@ class Connections:
 
         return SqliteWake(database.path, connect)
 
+    def _make_notifier(self) -> Notifier | None:
+        """What tells other processes: a file tells of its changes itself."""
+        database = self.database
+        if isinstance(database, SqliteDatabase):
+            return None
+        return Notifier(cast("PostgresDatabase", database).channel, self._mark)
+
     def close(self) -> None:
         """Commits what is queued and disconnects; the next use opens again."""
         with self._lock:
-            store, hints = self._store, self._hints
-            self._store = self._hints = self._database = None
+            store, hints, notifier = self._store, self._hints, self._notifier
+            self._store = self._hints = self._database = self._notifier = None
         if hints is not None:
             hints.close()
         if store is not None:
             store.close()
+        if notifier is not None:
+            notifier.close()
 
     def close_if_idle(self) -> None:
         """Closes where nobody is subscribed to hints; the next use opens again."""
@@ -96,9 +123,9 @@ class Connections:
 
     def forget(self) -> None:
         """In a forked child: what was inherited is kept for ever and never touched."""
-        _inherited.append((self._store, self._hints, self._database))
+        _inherited.append((self._store, self._hints, self._database, self._notifier))
         self._lock = threading.Lock()
-        self._store = self._hints = self._database = None
+        self._store = self._hints = self._database = self._notifier = None
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -6,15 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-from benbi.errors import ConfigurationError
+from benbi.errors import ConfigurationError, MissingExtra
+from benbi.store.database import Database
 from benbi.store.sqlite import SqliteDatabase
 
 
-def database_for(url: str | None, *, durability: str) -> SqliteDatabase:
+def database_for(url: str | None, *, durability: str, schema: str) -> Database:
     """The database that a URL names. ``None``: BENBI_URL, else a file in the state directory.
 
-    ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a plain path, or ``:memory:``
-    (``sqlite://``). Raises ConfigurationError.
+    ``postgresql://user@host/database``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a
+    plain path, or ``:memory:`` (``sqlite://``). Raises ConfigurationError.
     """
     named = url or os.environ.get("BENBI_URL")
     if not named:
@@ -24,12 +25,22 @@ def database_for(url: str | None, *, durability: str) -> SqliteDatabase:
     if named.startswith("sqlite:///"):
         return SqliteDatabase(named.removeprefix("sqlite:///"), durability=durability)
     scheme, separator, _ = named.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        return _on_postgresql(named, durability, schema)
     if separator:
         raise ConfigurationError(
-            f"{scheme}:// is not supported by this version of benbi: use sqlite:////absolute.db, "
-            "a path, or :memory:"
+            f"{scheme}:// is not supported by this version of benbi: use "
+            "postgresql://host/database, sqlite:////absolute.db, a path, or :memory:"
         )
     return SqliteDatabase(named, durability=durability)
+
+
+def _on_postgresql(url: str, durability: str, schema: str) -> Database:
+    try:
+        from benbi.store.postgresql import PostgresDatabase
+    except ImportError:
+        raise MissingExtra("postgres", "a postgresql:// database") from None
+    return PostgresDatabase(url, schema=schema, durability=durability)
 
 
 def folder_for(artifacts: str | os.PathLike[str] | None, database: Path | None) -> Path | None:

@@ -49,19 +49,20 @@ def waiting(rig: Rig, *parents: str, waits_for: str = "upstream") -> str:
     """A job that waits: for other jobs where they are named, as the moves will leave it."""
     job_id = rig.put(delay=60)
     n = rig.found(job_id).n
-    edges = "".join(
-        f"INSERT INTO benbi_edges (parent_n, child_n) VALUES ({rig.found(parent).n}, {n});\n"
-        for parent in parents
+    for parent in parents:
+        rig.script(
+            f"INSERT INTO {{edges}} (parent_n, child_n) VALUES ({rig.found(parent).n}, {n});"
+        )
+
+    rig.script(
+        f"UPDATE {{jobs}} SET state = 'waiting', waits_for = '{waits_for}', last_seq = 2,\n"
+        f"up_total = {len(parents)} WHERE n = {n};"
     )
 
-    def move(tx: Transaction) -> None:
-        tx.script(
-            f"UPDATE benbi_jobs SET state = 'waiting', waits_for = '{waits_for}', last_seq = 2,\n"
-            f"up_total = {len(parents)} WHERE n = {n};\n{edges}"
-        )
+    def tell(tx: Transaction) -> None:
         tx.many("event", [(n, 2, "waiting", waits_for, 0, tx.now, None)])
 
-    rig.store.write_sync(move)
+    rig.store.write_sync(tell)
     return job_id
 
 
@@ -183,12 +184,7 @@ def test_a_job_that_waits_for_a_limit_names_who_has_its_slots(rig: Rig) -> None:
     child = waiting(rig, waits_for="limit")
     says(rig, child, "limit", r"It waits for slots of a limit; slots taken: none\.")
     holder = rig.running()
-    taken = f"INSERT INTO benbi_slots (limit_name, key, job_n) VALUES ('openai', '', {holder.n});"
-
-    def take(tx: Transaction) -> None:
-        tx.script(taken)
-
-    rig.store.write_sync(take)
+    rig.script(f"INSERT INTO {{slots}} (limit_name, key, job_n) VALUES ('openai', '', {holder.n});")
     found = says(
         rig,
         child,

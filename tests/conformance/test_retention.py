@@ -6,7 +6,6 @@ import pytest
 
 from benbi.errors import JobNotFound
 from benbi.outcome import Suspended
-from benbi.store.database import Transaction
 from benbi.store.lifecycle import Told
 from benbi.store.moves import STRETCH
 from tests.conformance.test_cancel import brought_to
@@ -109,14 +108,7 @@ def test_a_job_goes_whole(rig: Rig) -> None:
 def counts(rig: Rig) -> dict[str, int]:
     """Rows of each part, whichever job they belong to."""
 
-    def look(tx: Transaction) -> dict[str, int]:
-        cursor = tx._cursor  # type: ignore[attr-defined]
-        return {
-            part: cursor.execute(f"SELECT count(*) FROM benbi_{part}").fetchone()[0]
-            for part in PARTS
-        }
-
-    return rig.store.read_sync(look)
+    return {part: rig.count(part) for part in PARTS}
 
 
 def test_many_are_removed_in_stretches_and_none_is_passed_over(rig: Rig) -> None:
@@ -156,14 +148,8 @@ def test_no_number_comes_again(rig: Rig) -> None:
 def test_a_parent_of_a_live_child_stays(rig: Rig) -> None:
     parent = brought_to(rig, "completed")
     child = rig.put()
-    numbers = (rig.found(parent).n, rig.found(child).n)
-
-    def link(tx: Transaction) -> None:
-        tx._cursor.execute(  # type: ignore[attr-defined]
-            "INSERT INTO benbi_edges (parent_n, child_n, outcome) VALUES (?, ?, 'ok')", numbers
-        )
-
-    rig.store.write_sync(link)
+    numbers = f"{rig.found(parent).n}, {rig.found(child).n}"
+    rig.script(f"INSERT INTO {{edges}} (parent_n, child_n, outcome) VALUES ({numbers}, 'ok');")
     rig.clock.tick(100 * 86400)
     assert rig.prune() == 0
     rig.complete(rig.claim_one())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
 from benbi.outcome import Released, Suspended
@@ -29,7 +27,7 @@ def test_a_recorded_step_is_there_for_the_next_attempt(rig: Rig) -> None:
 def test_step_and_event_are_one_transaction(rig: Rig) -> None:
     claim = rig.running()
     impossible = StepRecord("step", "load", "#1", b"print", "completed", 1, None, None)
-    with pytest.raises(Exception, match="CHECK"):
+    with pytest.raises(Exception, match=r"(?i)check"):
         rig.write(claim, Told("step_completed"), steps=[impossible])
     assert rig.types(claim.job_id) == ["created", "started"]
     assert rig.job(claim.job_id).seq == 2
@@ -108,11 +106,6 @@ def test_the_witness_is_no_bystander(rig: Rig) -> None:
     claim = rig.running()
     rig.complete(claim)
 
-    def reopen(tx: object) -> None:
-        tx.script(  # type: ignore[attr-defined]
-            "UPDATE benbi_jobs SET state = 'scheduled', finished_at = NULL, last_seq = 4;"
-        )
-
-    with pytest.raises(sqlite3.IntegrityError, match="not in MOVES"):
-        rig.store.write_sync(reopen)
+    with pytest.raises(Exception, match="not in MOVES"):
+        rig.script("UPDATE {jobs} SET state = 'scheduled', finished_at = NULL, last_seq = 4;")
     assert rig.state(claim.job_id) == "completed"

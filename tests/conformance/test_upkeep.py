@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from benbi.job import as_datetime
@@ -51,7 +53,7 @@ def test_the_longest_overdue_are_promoted_first(rig: Rig) -> None:
     rig.clock.tick(10)
     rig.due()
     assert rig.state(early) == "pending"
-    assert rig.state(late[-1]) == "scheduled"
+    assert Counter(map(rig.state, late)) == {"pending": STRETCH - 1, "scheduled": 1}
 
 
 @pytest.mark.parametrize("state", ["pending", "scheduled", "input_required"])

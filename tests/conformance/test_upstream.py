@@ -158,11 +158,11 @@ def test_what_is_released_before_its_time_is_scheduled(rig: Rig) -> None:
 def test_a_missing_or_foreign_parent_is_refused_whole(rig: Rig) -> None:
     foreign = rig.put(owner="somebody")
     missing = rig.new().id
-    before = len(rig.rows("newcomers", first=0))
+    before = rig.count("jobs")
     for parent in (rig.job(foreign).id, str(UUID(bytes=missing))):
         with pytest.raises(JobNotFound, match=parent):
             rig.put_rows(rig.new(run=NewRun(new_id(), "whole")), rig.new(after=[parent]))
-    assert len(rig.rows("newcomers", first=0)) == before
+    assert rig.count("jobs") == before
     assert rig.state(rig.put(after=[foreign], owner="somebody")) == "waiting"
 
 

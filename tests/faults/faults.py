@@ -13,6 +13,7 @@ UPSTREAM = "store/sql/sqlite/upstream.sql"
 VIEWS = "store/sql/sqlite/views.sql"
 FLEET = "store/sql/sqlite/fleet.sql"
 SCHEDULES = "store/sql/sqlite/schedules.sql"
+ON_SERVER = "store/sql/postgresql"
 TICKS = "engine/ticks.py"
 CONFORMANCE = "tests/conformance"
 
@@ -860,5 +861,46 @@ FAULTS = [
         "    losses = losses + CASE WHEN :live AND cancel_requested_at IS NOT NULL THEN 0 "
         "ELSE 0 * :losses END,\n",
         f"{CONFORMANCE}/test_finish.py::test_a_loss_of_a_claim_is_charged_and_told[file]",
+    ),
+    # PostgreSQL: what row locks are for. (SQLite's writers are serial.)
+    Fault(
+        "no SKIP LOCKED: claims wait for each other and take what the other took",
+        f"{ON_SERVER}/lifecycle.sql",
+        """ORDER BY rank, run_at, n
+LIMIT :most
+FOR NO KEY UPDATE SKIP LOCKED;""",
+        """ORDER BY rank, run_at, n
+LIMIT :most;""",
+        "tests/databases/test_postgresql.py::test_claims_pass_over_what_another_is_claiming",
+    ),
+    Fault(
+        "burial without the worker's lock on a server",
+        f"{ON_SERVER}/lifecycle.sql",
+        "WHERE n = :worker AND beat_no = :beat_no FOR UPDATE;",
+        "WHERE n = :worker AND beat_no = :beat_no;",
+        "tests/databases/test_postgresql.py"
+        "::test_a_burial_waits_for_the_claim_under_way_and_takes_what_it_took",
+    ),
+    Fault(
+        "no lock at an edge on a server",
+        f"{ON_SERVER}/upstream.sql",
+        "WHERE id = encode(:id, 'hex')::uuid FOR SHARE;",
+        "WHERE id = encode(:id, 'hex')::uuid;",
+        "tests/databases/test_postgresql.py::test_an_edge_and_the_end_of_its_parent_meet",
+    ),
+    Fault(
+        "cursor by position on a server",
+        f"{ON_SERVER}/views.sql",
+        """  AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+""",
+        "",
+        "tests/databases/test_postgresql.py::test_what_commits_late_is_not_skipped",
+    ),
+    Fault(
+        "retention takes a job that is being retried on a server",
+        f"{ON_SERVER}/lifecycle.sql",
+        "ORDER BY j.n FOR UPDATE OF j SKIP LOCKED)",
+        "ORDER BY j.n)",
+        "tests/databases/test_postgresql.py::test_retention_leaves_a_job_that_is_being_retried",
     ),
 ]

@@ -17,6 +17,7 @@ from tests.shape.source import ROOT, SOURCE, modules
 # at all: a new dependency is added to pyproject.toml and to this table.
 PLACES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("benbi.store.sqlite",),
+    "psycopg": ("benbi.store.postgresql",),
     "pydantic": ("benbi",),
     "pydantic_core": ("benbi",),
     "typing_extensions": ("benbi",),

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from benbi.store.statements import load
 from tests.shape.source import SOURCE, modules
 
 # Prose may begin with such a word: a keyword in capitals, or a verb with its companion.
@@ -57,3 +58,29 @@ def test_prose_is_not_sql(code: str) -> None:
 
 def test_the_sql_files_are_there() -> None:
     assert list((SOURCE / "benbi" / "store" / "sql").rglob("*.sql"))
+
+
+# Whose values differ, and why, is said where they stand.
+OF_ONE_DIALECT = {
+    "sqlite": {"take_write_lock", "newcomers"},
+    "postgresql": {
+        *("begin_read", "begin_write_full", "begin_write_normal", "now", "standby"),
+        *("listen", "notify", "upstream_job_unlocked"),
+    },
+}
+VALUES_DIFFER = {"enqueue", "enqueue_linked", "created", "changed_since", "same_call_lock"}
+
+
+def test_each_dialect_has_the_same_statements() -> None:
+    names = {dialect: set(load(dialect)) - own for dialect, own in OF_ONE_DIALECT.items()}
+    assert names["sqlite"] == names["postgresql"]
+    for dialect, own in OF_ONE_DIALECT.items():
+        assert own <= set(load(dialect))
+
+
+def test_values_that_are_passed_by_place_stand_in_one_order() -> None:
+    ours, theirs = load("sqlite"), load("postgresql")
+    differing = {
+        name for name in set(ours) & set(theirs) if ours[name].parameters != theirs[name].parameters
+    }
+    assert differing == VALUES_DIFFER

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
+from benbi.store.postgresql import PostgresDatabase
 from benbi.store.sqlite import SqliteDatabase
-from tests.support import shadow
+from tests.support import postgresql, shadow
 from tests.support.rig import Clock, Rig
 
 # The witness of a database: asked at the end for what it saw that the events do not tell.
@@ -38,7 +40,26 @@ def _in_memory(_: Path) -> Opened:
     return rig, lambda: shadow.disagreements(connection)
 
 
-KINDS: dict[str, Callable[[Path], Opened]] = {"file": _on_file, "memory": _in_memory}
+@cache
+def _witness(url: str) -> postgresql.Witnessed:
+    return postgresql.Witnessed(url, "benbi")
+
+
+def _on_postgresql(_: Path) -> Opened:
+    clock, url = Clock(), postgresql.database_url()
+    witness = _witness(url)
+    witness.clear()
+    rig = Rig(PostgresDatabase(url, durability="normal", clock=clock), clock)
+    if rig.store.applied:
+        witness.watch()
+    return rig, witness.disagreements
+
+
+KINDS: dict[str, Callable[[Path], Opened]] = {
+    "file": _on_file,
+    "memory": _in_memory,
+    "postgresql": _on_postgresql,
+}
 
 
 @contextmanager

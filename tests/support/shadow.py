@@ -11,6 +11,11 @@ from benbi.job import FINAL, MOVES, STATE_EVENTS
 
 SCRIPT = Path(__file__).with_name("shadow.sql").read_text(encoding="utf-8")
 
+WITNESSED = (
+    "SELECT job_n, seq, CASE WHEN old IS NULL THEN 'created' WHEN new = 'running' "
+    "THEN 'started' ELSE new END FROM shadow ORDER BY job_n, seq"
+)
+
 # A file, or the one connection of a database in memory.
 Where = str | Path | sqlite3.Connection
 
@@ -26,17 +31,23 @@ def _connection(where: Where) -> Iterator[sqlite3.Connection]:
 
 def watch(where: Where) -> None:
     """Puts the triggers into a migrated database."""
-    pairs = {
-        (str(source), str(target))
-        for move in MOVES.values()
-        for source in move.sources
-        if source is not None
-        for target in move.targets
-    }
     with _connection(where) as connection:
         connection.executescript(SCRIPT)
         connection.execute("DELETE FROM shadow_moves")
-        connection.executemany("INSERT INTO shadow_moves VALUES (?, ?)", sorted(pairs))
+        connection.executemany("INSERT INTO shadow_moves VALUES (?, ?)", allowed())
+
+
+def allowed() -> list[tuple[str, str]]:
+    """Each step from state to state that MOVES has."""
+    return sorted(
+        {
+            (str(source), str(target))
+            for move in MOVES.values()
+            for source in move.sources
+            if source is not None
+            for target in move.targets
+        }
+    )
 
 
 def disagreements(where: Where) -> list[str]:
@@ -44,14 +55,20 @@ def disagreements(where: Where) -> list[str]:
     reached twice in one generation. Empty: all is well. Of a job that was removed nothing may
     be left."""
     with _connection(where) as connection:
-        changes = connection.execute(
-            "SELECT job_n, seq, CASE WHEN old IS NULL THEN 'created' WHEN new = 'running' "
-            "THEN 'started' ELSE new END FROM shadow ORDER BY job_n, seq"
-        ).fetchall()
+        changes = connection.execute(WITNESSED).fetchall()
         events = connection.execute(
             "SELECT job_n, seq, type FROM benbi_events ORDER BY job_n, seq"
         ).fetchall()
         last = dict(connection.execute("SELECT n, last_seq FROM benbi_jobs").fetchall())
+    return judge(changes, events, last)
+
+
+def judge(
+    changes: list[tuple[int, int, str]],
+    events: list[tuple[int, int, str]],
+    last: dict[int, int],
+) -> list[str]:
+    """``changes`` and ``events``: (job, seq, type) as witnessed and as told; ``last``: last_seq."""
     changes = [change for change in changes if change[0] in last]
     told = [event for event in events if event[2] in STATE_EVENTS]
     found = [f"witnessed but not told: {change}" for change in sorted(set(changes) - set(told))]

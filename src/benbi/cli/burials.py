@@ -20,7 +20,7 @@ LAST_SECONDS: Final = 3.0
 
 class _Ended(NamedTuple):
     pid: int
-    database: str
+    database: tuple[str, str]
     mark: str
     why: str | None
 
@@ -34,7 +34,7 @@ class Burials:
         self._thread: threading.Thread | None = None
         self._app: Benbi | None = None
 
-    def add(self, pid: int, database: str, mark: str, why: str | None) -> None:
+    def add(self, pid: int, database: tuple[str, str], mark: str, why: str | None) -> None:
         """Buries the workers of a process that has ended; ``why`` None: uncharged."""
         self._ended.put(_Ended(pid, database, mark, why))
         if self._thread is None:
@@ -59,7 +59,8 @@ class Burials:
         from benbi import Benbi
 
         try:
-            self._app = self._app or Benbi(ended.database)
+            url, schema = ended.database
+            self._app = self._app or Benbi(url, schema=schema)
             if ended.why is None:
                 jobs = self._app.release_process_sync(ended.mark)
             else:

@@ -75,11 +75,11 @@ def main() -> int:
     try:
         common = Common(url=told["url"], as_json=told["as_json"])
         app = loaded(told["target"], common).app
-        if app.database.path is None:
+        if app.database.one_connection:
             raise ConfigurationError(
                 f"the jobs in {app.url} are those of one process; name a file to work in several"
             )
-        line.say({"mark": process_mark(), "database": app.url})
+        line.say({"mark": process_mark(), "database": app.database.address, "schema": app.schema})
         shift = Shift(app, told["queues"], told["slots"], told["grace"], told["once"], common)
         return work_shift(shift, line, told["max_jobs"])
     except BenbiError as error:

@@ -149,7 +149,7 @@ class Supervisor:
     def _hear(self, place: Place, child: Child) -> None:
         for told in child.hear():
             if "mark" in told:
-                child.mark, child.database = told["mark"], told["database"]
+                child.mark, child.database = told["mark"], (told["database"], told["schema"])
             elif "worn" in told:
                 child.worn = told["worn"]
                 self._retire(place, child)

@@ -23,7 +23,8 @@ class Child:
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.mark = self.database = self.worn = ""
+        self.mark = self.worn = ""
+        self.database = ("", "")
         self.killed = False
         self.hung_up = False
         self.started = time.monotonic()

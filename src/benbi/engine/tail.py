@@ -104,9 +104,10 @@ class Tail:
             for n in jobs & self._listeners.keys():
                 for news in self._listeners[n]:
                     news.set()
-            position = events[-1][0] if events else position
+            before, position = position, events[-1][0] if events else position
             at = progressed[-1][0] if progressed else at
-            if len(events) < MOST_AT_ONCE:
+            # Where it is still the same, another transaction is open: news may come again.
+            if len(events) < MOST_AT_ONCE or position == before:
                 return position, at
 
     def _tell_all(self) -> None:
@@ -116,7 +117,7 @@ class Tail:
 
 
 def _newest(view: Transaction) -> tuple[int, int]:
-    ((position,),) = view.rows("newest_position")
+    ((position,),) = view.rows("newest_change")
     ((at,),) = view.rows("newest_progress")
     return position, at
 

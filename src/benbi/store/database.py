@@ -6,8 +6,9 @@ A ``Session`` is one connection, used by one thread at a time. The store asks a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
@@ -26,8 +27,11 @@ class Transaction(Protocol):
         """Runs a statement once for each tuple of values; the rows of each, in that order."""
         ...
 
-    def insert(self, statement: str, /, **values: Any) -> range:
-        """Runs an INSERT once; the numbers of the rows that came of it, in order."""
+    def insert(
+        self, statement: str, ids: Sequence[bytes], /, **values: Any
+    ) -> Sequence[int | None]:
+        """Inserts a row for each of ``ids``, in one statement: the number of each, None where
+        there is one with its id or key already."""
         ...
 
     def script(self, sql: str) -> None:
@@ -57,12 +61,24 @@ class Database(Protocol):
     """Where jobs are kept."""
 
     dialect: str
+    # For people and logs: without a password.
     url: str
+    # For another process that is to open the same database.
+    address: str
     # True where all sessions are one connection: a reader must not wait for the writer's thread.
     one_connection: bool
+    # The file, where it is one of this machine.
+    path: Path | None
+    # The time as this process has it, in microseconds.
+    now: Callable[[], int]
 
     def connect(self) -> Session:
         """A new session. Raises StoreError where the database can not be opened."""
+        ...
+
+    def borrow(self, connection: Any) -> Transaction:
+        """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
+        Refused where the job would not be stored with the rest, or not at all."""
         ...
 
     def check(self) -> Sequence[Mapping[str, str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from benbi.job import FINAL, Claim, NewJob
 from benbi.outcome import Decision
 from benbi.store import upstream
 from benbi.store.database import Row, Transaction
-from benbi.store.linked import enqueue_linked, keyed, same_call
+from benbi.store.linked import created, enqueue_linked, keyed, same_call
 from benbi.store.moves import go_on
 
 
@@ -106,8 +105,7 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
     for _, alike in groupby(plain, attrgetter("likeness")):
         stored += _insert(tx, list(alike))
     if stored:
-        tx.rows("created", first=stored[0][0], now=tx.now)
-        tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
+        created(tx, stored)
     return outcomes
 
 
@@ -116,8 +114,7 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]
     job = jobs[0]
     numbers = tx.insert(
         "enqueue",
-        ids=b"".join([job.id for job in jobs]),
-        places=_places(len(jobs)),
+        [job.id for job in jobs],
         now=tx.now,
         task=job.task,
         queue=job.queue,
@@ -134,10 +131,7 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]
         key=job.key,
         arguments_hash=job.arguments_hash,
     )
-    if len(numbers) == len(jobs):
-        return list(zip(numbers, jobs, strict=True))
-    found: dict[bytes, int] = dict(tx.rows("newcomers", first=numbers.start)) if numbers else {}
-    return [(found[job.id], job) for job in jobs if job.id in found]
+    return [(n, job) for n, job in zip(numbers, jobs, strict=True) if n is not None]
 
 
 def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, NewJob]]) -> bytes:
@@ -148,11 +142,6 @@ def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, New
     inserted = _insert(tx, [job])
     stored += inserted
     return job.id if inserted or tx.rows("existing", id=job.id) else keyed(tx, job)
-
-
-@lru_cache(maxsize=64)
-def _places(count: int) -> str:
-    return as_json(list(range(count)))
 
 
 class ClaimRequest(NamedTuple):

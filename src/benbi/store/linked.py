@@ -17,10 +17,18 @@ from benbi.store import upstream
 from benbi.store.database import Transaction
 
 
+def created(tx: Transaction, stored: Sequence[tuple[int, NewJob]]) -> None:
+    """What follows the rows of new jobs (n, job), in the order of n: their events and arguments."""
+    ns = json.dumps([n for n, _ in stored], separators=(",", ":"))
+    tx.rows("created", first=stored[0][0], ns=ns, now=tx.now)
+    tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
+
+
 def same_call(tx: Transaction, job: NewJob) -> bytes | None:
     """The live job of an equal call that is young enough."""
     if job.same_call_within is None:
         return None
+    tx.rows("same_call_lock", owner=job.owner, task=job.task, arguments_hash=job.arguments_hash)
     same = tx.rows(
         "same_call",
         owner=job.owner,
@@ -94,18 +102,16 @@ class _Batch:
         parents = self._parents_of(job)
         numbers = tx.insert(
             "enqueue_linked",
+            [one.id for one in jobs],
             **job._asdict()
             | {
-                "ids": b"".join([one.id for one in jobs]),
-                "places": json.dumps(list(range(len(jobs)))),
                 "now": tx.now,
                 "upstream": len(parents),
                 "run_n": self._run_of(job),
                 "parent_n": self._added_by,
             },
         )
-        found = dict(tx.rows("newcomers", first=numbers.start)) if len(numbers) else {}
-        stored = [(found[one.id], one) for one in jobs if one.id in found]
+        stored = [(n, one) for n, one in zip(numbers, jobs, strict=True) if n is not None]
         self._stored += stored
         if parents:
             for n, _ in stored:
@@ -142,10 +148,7 @@ class _Batch:
         """Tells of the new jobs, and moves those that need not wait."""
         if not self._stored:
             return
-        self._tx.rows("created", first=self._stored[0][0], now=self._tx.now)
-        self._tx.many(
-            "arguments", [(n, job.arguments) for n, job in self._stored if job.arguments != "{}"]
-        )
+        created(self._tx, self._stored)
         if self._waiting:
             upstream.begin(self._tx, self._waiting, list(self._ended))
 

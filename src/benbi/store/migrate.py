@@ -24,6 +24,8 @@ def migrate(database: Database, session: Session) -> list[str]:
             return []
     applied: list[str] = []
     with session.write() as tx:
+        tx.rows("migration_lock")
+        tx.rows("create_schema")
         tx.rows("create_migrations")
         for version, name, sql in pending(tx, database):
             tx.script(sql)

@@ -94,9 +94,9 @@ def again(tx: Transaction, n: int, attempts: int, losses: int, fresh: bool) -> i
             f"a job that is {state} can not be retried by hand; only failed, canceled and "
             "skipped ones can"
         )
-    tx.rows("forget_result", n=n)
+    tx.many("forget_result", [(n,)])
     if fresh:
-        tx.rows("prune_progress", n=n)
+        tx.many("prune_progress", [(n,)])
         tx.rows("forget_artifacts", n=n)
     tell_own(tx, moved)
     return upstream.reopen(tx, n)

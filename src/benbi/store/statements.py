@@ -2,13 +2,13 @@
 
 A statement begins with ``-- name: claim``; its parameters are written ``:name``. The loader
 numbers them in the order in which they first occur: callers pass values by that order (many
-rows) or by name (one row).
+rows) or by name (one row). Places are written as the dialect's driver has them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -32,38 +32,41 @@ class Statement:
         return tuple([named[name] for name in self.parameters])
 
 
-def parse(text: str) -> dict[str, Statement]:
+PLACES = {"sqlite": "?", "postgresql": "$"}
+
+
+def parse(text: str, place: str = "?") -> dict[str, Statement]:
     """The statements of one file, by name."""
     pieces = _NAME.split(text)[1:]
     statements: dict[str, Statement] = {}
     for name, body in zip(pieces[::2], pieces[1::2], strict=True):
         if name in statements:
             raise ValueError(f"statement {name} stands twice")
-        statements[name] = _compile(name, _COMMENT.sub("", body).strip().rstrip(";"))
+        statements[name] = _compile(name, _COMMENT.sub("", body).strip().rstrip(";"), place)
     return statements
 
 
-def _compile(name: str, sql: str) -> Statement:
+def _compile(name: str, sql: str, place: str) -> Statement:
     parameters: list[str] = []
 
-    def place(match: re.Match[str]) -> str:
+    def numbered(match: re.Match[str]) -> str:
         parameter = match[1]
         if parameter not in parameters:
             parameters.append(parameter)
-        return f"?{parameters.index(parameter) + 1}"
+        return f"{place}{parameters.index(parameter) + 1}"
 
-    numbered = _PARAMETER.sub(place, sql)
-    return Statement(name, re.sub(r"\s+", " ", numbered), tuple(parameters))
+    text = _PARAMETER.sub(numbered, sql)
+    return Statement(name, re.sub(r"\s+", " ", text), tuple(parameters))
 
 
 @cache
-def load(dialect: str) -> dict[str, Statement]:
-    """All statements of one dialect."""
+def load(dialect: str, placed: Callable[[str], str] = str) -> dict[str, Statement]:
+    """All statements of one dialect; ``placed`` puts its tables where they lie."""
     folder = files("benbi.store") / "sql" / dialect
     statements: dict[str, Statement] = {}
     for file in folder.iterdir():
         if file.name.endswith(".sql"):
-            statements |= parse(file.read_text(encoding="utf-8"))
+            statements |= parse(placed(file.read_text(encoding="utf-8")), PLACES[dialect])
     return statements
 
 

@@ -32,7 +32,7 @@ class Span(NamedTuple):
 def span_of(view: Transaction, length: int) -> Span:
     """The last ``length`` microseconds of the log."""
     since = view.now - length
-    ((newest,),) = view.rows("newest_position")
+    ((newest,),) = view.rows("last_position")
     ((low,),) = view.rows("oldest_position")
     high = newest + 1
     while low < high:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from benbi.errors import ClaimLost, StoreError
+from benbi.errors import ClaimLost, StoreBusy, StoreError
 from benbi.job import NewJob
 from benbi.store import lifecycle, workers
-from benbi.store.batcher import Batcher, Lane, Ticket
+from benbi.store.batcher import BUSY_SECONDS, Batcher, Lane, Ticket
 from benbi.store.crash import crash_point
 from benbi.store.database import Database, Session, Transaction
 from benbi.store.files import Files
@@ -29,6 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 2
+# A server may restart meanwhile: as long as for writes.
+READ_AGAIN_SECONDS = 30.0
 # Connections that are kept for threads that read: one that is closed takes a turn to write.
 IDLE_READERS = 32
 # Bounds of one transaction of enqueues: they keep the write lock well under 50 ms.
@@ -171,10 +174,17 @@ class Store:
     def read_sync(
         self, view: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Runs a view in this thread."""
+        """Runs a view in this thread; anew where its connection is lost under it."""
         self._open_now()
-        with self._reader() as session, session.read() as transaction:
-            return view(transaction, *args, **kwargs)
+        deadline = time.monotonic() + READ_AGAIN_SECONDS
+        while True:
+            try:
+                with self._reader() as session, session.read() as transaction:
+                    return view(transaction, *args, **kwargs)
+            except StoreBusy:
+                if self._closed or time.monotonic() > deadline:
+                    raise
+                time.sleep(BUSY_SECONDS)
 
     @contextmanager
     def _reader(self) -> Any:

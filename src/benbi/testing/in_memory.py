@@ -21,7 +21,7 @@ from benbi.job import Job
 from benbi.loops import refuse_in_loop
 from benbi.options import Duration
 from benbi.store import views
-from benbi.store.database import Transaction
+from benbi.store.database import Database, Transaction
 from benbi.store.sqlite import SqliteDatabase
 from benbi.task import Task
 from benbi.testing.clock import FakeClock
@@ -50,7 +50,7 @@ class InMemory(Connections):
         self.clock = clock
 
     @property
-    def database(self) -> SqliteDatabase:
+    def database(self) -> Database:
         if self._database is None:
             self._database = SqliteDatabase(":memory:", clock=self.clock)
         return self._database

@@ -56,6 +56,7 @@ class SqliteDatabase:
         self.path = None if path == ":memory:" else _resolve(path)
         self.one_connection = self.path is None
         self.url = "sqlite://" if self.path is None else f"sqlite:///{self.path}"
+        self.address = self.url
         self._durability = durability
         # A clock that is given moves as its owner says.
         self.now = Clock() if clock is None else Clock(clock, ticks=lambda: 0)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -52,11 +53,20 @@ class SqliteTransaction:
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         self._cursor.executemany(self._statements[statement].sql, values)
 
-    def insert(self, statement: str, /, **values: Any) -> range:
+    def insert(
+        self, statement: str, ids: Sequence[bytes], /, **values: Any
+    ) -> Sequence[int | None]:
         found = self._statements[statement]
+        values |= {"ids": b"".join(ids), "places": _places(len(ids))}
         done = self._cursor.execute(found.sql, found.values(values))
-        last = done.lastrowid or 0
-        return range(last - done.rowcount + 1, last + 1)
+        # Writers are serial, and n only grows: rows that one statement inserts follow each other.
+        first = (done.lastrowid or 0) - done.rowcount + 1
+        if done.rowcount == len(ids):
+            return range(first, first + len(ids))
+        if not done.rowcount:
+            return [None] * len(ids)
+        made: dict[bytes, int] = dict(self.rows("newcomers", first=first))
+        return [made.get(id) for id in ids]
 
     def script(self, sql: str) -> None:
         # Not executescript: that would commit first.
@@ -66,6 +76,11 @@ class SqliteTransaction:
             if sqlite3.complete_statement(part):
                 self._cursor.execute(part)
                 part = ""
+
+
+@lru_cache(maxsize=64)
+def _places(count: int) -> str:
+    return f"[{','.join(map(str, range(count)))}]"
 
 
 class Turns(Protocol):

@@ -37,6 +37,9 @@ SELECT at FROM benbi_events WHERE position >= :position ORDER BY position LIMIT 
 -- name: oldest_position
 SELECT coalesce(min(position), 1) FROM benbi_events;
 
+-- name: last_position
+SELECT coalesce(max(position), 0) FROM benbi_events;
+
 -- name: attempts_since
 -- Each arrival in a state, and microseconds since the one before where they were of use: how long
 -- it waited before a start, how long it ran before whatever ended the attempt.

@@ -50,6 +50,10 @@ SELECT 1 FROM benbi_jobs WHERE id = :id;
 -- name: keyed
 SELECT id, arguments_hash FROM benbi_jobs WHERE owner = :owner AND task = :task AND key = :key;
 
+-- name: same_call_lock
+-- Writers are serial: equal calls come one after the other.
+SELECT 1;
+
 -- name: same_call
 SELECT id FROM benbi_jobs
 WHERE owner = :owner AND task = :task AND arguments_hash = :arguments_hash

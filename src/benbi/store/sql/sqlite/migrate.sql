@@ -1,5 +1,13 @@
 -- Which migrations were applied. needs_code: code older than this must not touch the database.
 
+-- name: migration_lock
+-- Writers are serial.
+SELECT 1;
+
+-- name: create_schema
+-- A file is one.
+SELECT 1;
+
 -- name: create_migrations
 CREATE TABLE IF NOT EXISTS benbi_migrations (
     version    INTEGER PRIMARY KEY,

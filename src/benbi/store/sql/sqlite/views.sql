@@ -85,6 +85,10 @@ WHERE job_n = :n AND seq > :after ORDER BY seq LIMIT :most;
 -- name: newest_position
 SELECT coalesce(max(position), 0) FROM benbi_events;
 
+-- name: newest_change
+-- Where a process begins to look for jobs that have news.
+SELECT coalesce(max(position), 0) FROM benbi_events;
+
 -- name: newest_progress
 SELECT coalesce(max(at), 0) FROM benbi_progress;
 
