@@ -12,7 +12,7 @@ from tests.support.rig import Rig, asked, failure
 
 
 def since(rig: Rig, cursor: int = 0, *, owner: str | None = None, limit: int = 1000) -> list[Event]:
-    return rig.store.read_sync(views.events_since, owner, cursor, limit)
+    return rig.since(cursor, owner, limit)
 
 
 def a_life(rig: Rig, owner: str = "") -> str:

@@ -176,11 +176,14 @@ OTHERS = st.one_of(
 )
 
 
+SHORT = {"file": 40, "memory": 100, "postgresql": 15}
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("kind", "examples"),
     [
-        *(pytest.param(kind, 40 if kind == "file" else 100, id=kind) for kind in KINDS),
+        *(pytest.param(kind, SHORT[kind], id=kind) for kind in KINDS),
         *(pytest.param(kind, 2000, id=f"{kind}-long", marks=pytest.mark.soak) for kind in KINDS),
     ],
 )

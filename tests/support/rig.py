@@ -32,6 +32,7 @@ from benbi.store.moves import Found
 from benbi.store.recorded import Recorded, recorded
 from benbi.store.store import Store
 from benbi.store.workers import Held, Worker
+from tests.support.polling import wait_until
 
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
@@ -284,6 +285,12 @@ class Rig:
     def events(self, job_id: str) -> list[Event]:
         found = self.found(job_id)
         return self.store.read_sync(views.events, job_id, found.n, 0, 10_000)
+
+    def since(self, cursor: int, owner: str | None = None, limit: int = 10_000) -> list[Event]:
+        """The stream of all jobs. On a server that others use, it waits for their transactions."""
+        if self.database.dialect != "sqlite":
+            wait_until(lambda: self.rows("newest_position") == self.rows("last_position"), 30.0)
+        return self.store.read_sync(views.events_since, owner, cursor, limit)
 
     def types(self, job_id: str) -> list[str]:
         return [event.type for event in self.events(job_id)]

@@ -7,7 +7,7 @@ ours go out one at a time: what is committed meanwhile is told by the next.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -81,13 +81,15 @@ class PostgresWake:
                 logger.info("hints from other processes arrive again")
             # What was committed before it listened was not heard.
             tell()
-            while not stop.is_set():
-                select.select([channel.fileno(), ours], [], [], LOOK)
-                if stop.is_set():
-                    return
-                if channel.heard():
-                    tell()
-                    stop.wait(REST)
+            # Not select(): a server may have more than a thousand descriptors open.
+            with selectors.DefaultSelector() as either:
+                either.register(channel.fileno(), selectors.EVENT_READ)
+                either.register(ours, selectors.EVENT_READ)
+                while not stop.is_set():
+                    either.select(LOOK)
+                    if not stop.is_set() and channel.heard():
+                        tell()
+                        stop.wait(REST)
         finally:
             with suppress(Exception):
                 channel.close()
