@@ -285,10 +285,12 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         slots: int | None = None,
         stop: asyncio.Event | None = None,
         grace: float = DEFAULT_GRACE,
+        started: asyncio.Event | None = None,
     ) -> int:
         """Runs a worker in this loop until ``stop`` is set, then drains for at most ``grace``.
 
-        ``queues`` None: those of the app's tasks. Returns the number of jobs whose code did not
+        ``queues`` None: those of the app's tasks. ``started`` is set once the worker has
+        registered: what can not start raises before. Returns the number of jobs whose code did not
         stop: with any of them left, end the process (``os._exit``) rather than wait for threads.
         """
         names = readable(self._names())
@@ -314,7 +316,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         self._workers.append(worker)
         try:
             async with resources:
-                return await worker.run(stop or asyncio.Event(), grace)
+                return await worker.run(stop or asyncio.Event(), grace, started)
         finally:
             self._workers.remove(worker)
             worker.ended.set()

@@ -35,6 +35,7 @@ class Serving:
         slots: int | None = None,
         stop: asyncio.Event | None = None,
         grace: float = DEFAULT_GRACE,
+        started: asyncio.Event | None = None,
     ) -> int:
         raise NotImplementedError
 
@@ -65,19 +66,39 @@ class Serving:
     ) -> AsyncGenerator[None]:
         """Publishes the tasks, and runs a worker in this loop for as long as the block lasts.
 
+        Raises on entering what kept the worker from starting. One that dies later cancels the
+        block, which then ends with the worker's error, as in an ``asyncio.TaskGroup``.
+
         Without a worker it does the upkeep all the same: a server that only takes jobs still
         promotes what is due and rescues what a dead worker held.
         """
         await self.publish()
-        stop = asyncio.Event()
-        working = worker and self.tasks
-        task = asyncio.create_task(
-            self.work(queues, slots, stop, grace) if working else self.upkeep(stop)
-        )
+        stop, started, died = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        block = asyncio.current_task()
+        assert block is not None
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if started.is_set() and not stop.is_set() and _failed(task):
+                died.set()
+                block.cancel()
+            started.set()
+
+        if worker and self.tasks:
+            task = asyncio.create_task(self.work(queues, slots, stop, grace, started))
+        else:
+            started.set()
+            task = asyncio.create_task(self.upkeep(stop))
+        task.add_done_callback(ended)
         try:
+            await started.wait()
+            if task.done() and _failed(task):
+                await task
             yield
         finally:
             stop.set()
+            if died.is_set():
+                block.uncancel()
+            # Its error goes before the cancellation that it caused.
             await task
 
     def asgi(self, **settings: Any) -> Any:
@@ -87,3 +108,7 @@ class Serving:
         except ImportError as error:
             raise MissingExtra("server", "app.asgi()") from error
         return build(cast("Benbi", self), **settings)
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None

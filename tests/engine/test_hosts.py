@@ -13,6 +13,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -226,3 +227,68 @@ def test_a_loop_that_ends_with_enqueues_and_a_worker_under_way(tmp_path: Path) -
     stored = numbers_in(tmp_path / "jobs.db")
     assert told
     assert all(told.count(number) <= stored.count(number) for number in set(told))
+
+
+def test_a_worker_that_can_not_start_is_told_on_entering(tmp_path: Path) -> None:
+    """The block never begins: it might wait for ever for a worker that is not there."""
+    done = run(
+        tmp_path,
+        """
+        @app.task(isolation="process")
+        def apart() -> None: ...
+
+        async def main():
+            async with app, app.working():
+                print("the block began")
+                await (await apart.enqueue()).result()
+
+        asyncio.run(main())
+        """,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert "defined in the script that runs" in done.stderr.splitlines()[-1]
+
+
+class Dying(Benbi):
+    """Its worker starts, and dies when it is told to."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.deadly = asyncio.Event()
+        self.canceled = False
+
+    async def work(self, *args: Any, **settings: Any) -> int:
+        stop = asyncio.Event()
+        work = asyncio.create_task(super().work(*args[:2], stop, *args[3:], **settings))
+        await self.deadly.wait()
+        stop.set()
+        await work
+        if self.canceled:
+            raise asyncio.CancelledError
+        raise OSError("the worker died")
+
+
+@pytest.mark.parametrize("error", [OSError, asyncio.CancelledError])
+async def test_a_block_ends_when_its_worker_dies(tmp_path: Path, error: type[Exception]) -> None:
+    app = Dying(str(tmp_path / "jobs.db"))
+    app.canceled = error is asyncio.CancelledError
+
+    @app.task
+    async def note(number: int) -> int:
+        return number
+
+    with pytest.raises(error):
+        async with app, app.working():
+            assert await (await note.enqueue(1)).result(10) == 1
+            app.deadly.set()
+            await asyncio.Event().wait()
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0
+
+
+async def test_a_block_goes_on_when_its_app_is_closed_within(tmp_path: Path) -> None:
+    app = app_on(tmp_path / "jobs.db")
+    async with app.working():
+        await app.close()
+        assert await app.jobs() == []
+    await app.close()

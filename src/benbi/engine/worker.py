@@ -111,10 +111,13 @@ class Worker:
 
     # The life of a worker.
 
-    async def run(self, stop: asyncio.Event, grace: float) -> int:
+    async def run(
+        self, stop: asyncio.Event, grace: float, started: asyncio.Event | None = None
+    ) -> int:
         """Works until ``stop`` is set, then drains for at most ``grace`` seconds.
 
-        Returns the number of jobs whose code did not stop.
+        ``started`` is set once it has registered. Returns the number of jobs whose code did not
+        stop.
         """
         self._stop = stop
         watch(current)
@@ -123,6 +126,8 @@ class Worker:
         except asyncio.CancelledError:
             await self._drain(0)
             raise
+        if started is not None:
+            started.set()
         unsubscribe = self._hints.subscribe(self._news.set)
         upkeep = Upkeep(
             self._store,
