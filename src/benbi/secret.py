@@ -6,6 +6,7 @@ stores or logs for it: errors, tracebacks, progress, log lines.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -112,6 +113,16 @@ def hide(text: str) -> str:
     """The text without the secrets of the job that runs here."""
     hidden = _hidden.get()
     return text if hidden is None else hidden.text(text)
+
+
+def stand_in(text: str) -> str:
+    """The text, or what stands for it where it shows a secret of the job that runs here: the same
+    on every attempt of this job, and told apart from what stands for another text."""
+    shown = hide(text)
+    if shown == text:
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    return f"{shown}-{hashlib.blake2b(data, digest_size=12, key=hash_key()).hexdigest()}"
 
 
 def hash_key() -> bytes:

@@ -140,6 +140,74 @@ async def test_a_job_that_fails_tells_nothing(
     assert_nowhere(tmp_path, caplog.text, str(error), str(events), str(failed.value))
 
 
+async def test_names_and_keys_tell_nothing(
+    app: Benbi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of steps, questions, loggers and classes; a second attempt still knows what it recorded."""
+    calls: list[str] = []
+    keys: list[str] = []
+
+    def use(token: str) -> None:
+        calls.append(token)
+
+    @app.task(retry=SOON)
+    async def charge(ctx: Context, token: Token) -> None:
+        async def keyed() -> None:
+            keys.append(ctx.key)
+
+        await ctx.step(use, key=token)(token)
+        await ctx.step(use, key=f"for {token}")(token)
+        await ctx.step(use, name=f"use {token}")(token)
+        await ctx.step(keyed, key=token)()
+        await ctx.ask("Go on?", bool, key=f"question {token}")
+        logging.getLogger(f"bank.{token}").warning("logged")
+        if ctx.attempt == 1:
+            raise type(f"No{token}", (Transient,), {})("once")
+
+        async def failing() -> None:
+            raise type(f"Bad{token}", (Unreadable,), {})
+
+        await ctx.step(failing)()
+
+    async with working(app):
+        job = await charge.enqueue(PLANTED)
+        await state_reached(app, job.id, "input_required")
+        (question,) = (await job.get()).questions
+        assert question.key.startswith("question ***-")
+        await job.answer(True)
+        with pytest.raises(JobFailed) as failed:
+            await job.result(10)
+    assert calls == [PLANTED] * 3 and len(keys) == 1
+    error = failed.value.job.error
+    assert error is not None and error.type == "Bad***"
+    steps = [e.data for e in await app.events(job.id) if e.type == "step_completed"]
+    assert [step["name"] for step in steps if step][2].startswith("use ***-")
+    assert [line.logger for line in await app.logs(job.id)] == ["bank.***"]
+    assert "bank.***" in [record.name for record in caplog.records]
+    logged = [(record.name, record.getMessage()) for record in caplog.records]
+    assert_nowhere(tmp_path, caplog.text, str(await app.events(job.id)), str(error), *keys)
+    assert_nowhere(tmp_path, str(logged), str(question), str(failed.value))
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+async def test_keys_that_hold_a_secret_are_told_apart(app: Benbi) -> None:
+    calls: list[int] = []
+
+    @app.task
+    async def charge(ctx: Context, one: Token, two: Token) -> None:
+        for number, key in enumerate((one, two, one)):
+            await ctx.step(calls.append, key=key)(number)
+
+    async with working(app):
+        with pytest.raises(JobFailed, match="recorded with other arguments"):
+            await (await charge.enqueue("tok-a", "tok-b")).result(10)
+    assert calls == [0, 1]
+
+
 async def test_a_snooze_and_an_answer_tell_nothing(app: Benbi, tmp_path: Path) -> None:
     @app.task
     async def charge(ctx: Context, token: Token) -> None:

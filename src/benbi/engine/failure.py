@@ -18,10 +18,13 @@ def failure_of(error: BaseException) -> Failed:
     verdict = classify(error)
     # Secrets first: what is cut in the middle would not be recognised.
     told = hide("".join(traceback.format_exception(error)))[-TRACEBACK_CHARACTERS:]
-    record = ErrorRecord(
-        type(error).__qualname__, message_of(error), verdict.kind, hide(verdict.rule), told
-    )
+    record = ErrorRecord(class_of(error), message_of(error), verdict.kind, hide(verdict.rule), told)
     return Failed(record, verdict.retry_after)
+
+
+def class_of(error: BaseException) -> str:
+    """The name of the exception's class, which may be made of what the job was given."""
+    return hide(type(error).__qualname__)
 
 
 def message_of(error: BaseException) -> str:
@@ -29,4 +32,4 @@ def message_of(error: BaseException) -> str:
     try:
         return hide(str(error))[:MESSAGE_CHARACTERS]
     except Exception:
-        return f"<{type(error).__qualname__} whose message could not be read>"
+        return f"<{class_of(error)} whose message could not be read>"

@@ -112,7 +112,7 @@ def _message_of(record: logging.LogRecord) -> str:
         if record.stack_info:
             message += "\n" + record.stack_info
     except Exception as error:
-        message = hide(f"{record.msg!r}") + f" ({type(error).__name__} in its arguments)"
+        message = hide(f"{record.msg!r}") + f" ({hide(type(error).__name__)} in its arguments)"
     if len(message) > LONGEST_MESSAGE:
         message = message[:LONGEST_MESSAGE] + " …"
     return message
@@ -120,6 +120,8 @@ def _message_of(record: logging.LogRecord) -> str:
 
 def _hide_in(record: logging.LogRecord) -> str:
     """The message. A record that shows a secret of the job is changed for every handler."""
+    if (name := hide(record.name)) != record.name:
+        record.name = name
     message = record.getMessage()
     if (shown := hide(message)) != message:
         record.msg, record.args = shown, ()

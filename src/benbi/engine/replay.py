@@ -15,12 +15,13 @@ from weakref import WeakKeyDictionary
 from benbi.codec import Codec, codec_for, fingerprint
 from benbi.definition import returned_by
 from benbi.engine.attempt import Attempt
-from benbi.engine.failure import message_of
+from benbi.engine.failure import class_of, message_of
 from benbi.engine.uses import Identity
 from benbi.errors import NotEncodable, Refused, TaskDefinitionError
 from benbi.options import Duration, seconds_of
 from benbi.outcome import Snoozed
 from benbi.retry import Retry, classify, delay
+from benbi.secret import stand_in
 from benbi.store.lifecycle import Asked, StepRecord, Told, as_json
 
 OnChange = Literal["fail", "keep", "rerun"]
@@ -127,7 +128,7 @@ def open_step(
     print_ = fingerprint(getattr(function, "__qualname__", label), args, kwargs)
     codec, policy = result_codec(function), _policy(retry)
     seconds = None if timeout is None else _seconds(timeout, "timeout")
-    identity = attempt.uses.enter("step", label, key)
+    identity = attempt.uses.enter("step", stand_in(label), None if key is None else stand_in(key))
     step = Step(identity, print_, codec, policy, seconds)
     try:
         found = attempt.recall(identity, step.fingerprint, on_change)
@@ -169,7 +170,7 @@ def failed(attempt: Attempt, step: Step, error: Exception) -> tuple[StepRecord, 
         "name": name,
         "use": use,
         "try": step.tries,
-        "type": type(error).__qualname__,
+        "type": class_of(error),
         "message": message_of(error),
         "kind": verdict.kind,
     }
@@ -208,6 +209,7 @@ def ask(
 ) -> Any:
     """The recorded answer, typed; otherwise suspends the job with the question."""
     codec = codec_for(type_)
+    key = None if key is None else stand_in(key)
     identity = attempt.uses.enter("ask", "question", key)
     attempt.uses.leave(identity)
     name = key if key is not None else f"question-{identity[2].removeprefix('#')}"

@@ -15,7 +15,7 @@ from typing import Any
 from benbi.engine.attempt import Attempt
 from benbi.engine.children import Children
 from benbi.engine.execute import execute, timed_out
-from benbi.engine.failure import message_of
+from benbi.engine.failure import class_of, message_of
 from benbi.engine.journal import Journal
 from benbi.engine.threads import Threads
 from benbi.errors import StoreError
@@ -235,4 +235,4 @@ class Slots:
 
 def _fault(error: BaseException) -> ErrorRecord:
     rule = "a fault of benbi itself, retried within the job's budget"
-    return ErrorRecord(type(error).__qualname__, message_of(error), "unknown", rule)
+    return ErrorRecord(class_of(error), message_of(error), "unknown", rule)
