@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast, get_args, overload
@@ -159,6 +160,13 @@ class CronDecorator:
             refuse("there is one of that name already; give this one app.cron(…, name=…)")
         if cast("object", call.task.enqueuer) is not self._app:
             refuse(f"task {call.task.name} is one of another app; use that app's cron")
+        given: dict[str, Any] = json.loads(call.arguments)
+        secret = [name for name in call.task.signature.secrets if given.get(name) is not None]
+        if secret:
+            refuse(
+                f"{', '.join(secret)}: secret, and a schedule's arguments are stored as they are; "
+                "let the task take it from a resource"
+            )
         if self._catchup not in get_args(Catchup):
             refuse(f'catchup={self._catchup!r}: "latest", "all" or "none"')
         said = [option for option in _NOT_OF_A_SCHEDULE if getattr(call.options, option)]

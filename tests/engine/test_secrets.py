@@ -406,6 +406,18 @@ def test_what_can_not_be_a_secret_is_refused_where_it_is_registered() -> None:
             app.task(function)
 
 
+async def test_a_schedule_takes_no_secret(app: Benbi) -> None:
+    """It is stored as it is in the code, by each process alike."""
+
+    @app.task
+    async def charge(token: Token | None = None) -> None: ...
+
+    with pytest.raises(TaskDefinitionError, match="token: secret") as refused:
+        app.cron(every="1h")(charge.call(PLANTED))
+    assert PLANTED not in str(refused.value)
+    app.cron(every="1h")(charge)
+
+
 async def test_a_secret_may_be_left_out(app: Benbi) -> None:
     """Then nothing is encrypted, and no key is needed."""
 
