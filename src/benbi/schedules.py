@@ -38,7 +38,8 @@ class Schedules(Operations):
     def __init__(self) -> None:
         super().__init__()
         self._plans: dict[str, Plan] = {}
-        self.cron = CronRegistrar(self, self._plans)
+        # By name when it is needed: a test replaces the dict by a copy, and puts it back.
+        self.cron = CronRegistrar(self, lambda: self._plans)
 
     def handle(self, job_id: str) -> JobHandle[Any]:
         raise NotImplementedError
@@ -103,7 +104,7 @@ class CronDecorator:
     def __init__(
         self,
         app: Schedules,
-        plans: dict[str, Plan],
+        plans: Callable[[], dict[str, Plan]],
         ticks: Callable[[Refuse], Ticks],
         catchup: Catchup,
         name: str | None,
@@ -134,7 +135,7 @@ class CronDecorator:
             call.options,
             self._app.max_payload,
         )
-        self._plans[name] = Plan(name, self._ticks(refuse), self._catchup, job)
+        self._plans()[name] = Plan(name, self._ticks(refuse), self._catchup, job)
         return planned
 
     def _call(self, planned: Any) -> Call:
@@ -156,7 +157,7 @@ class CronDecorator:
     def _check(self, name: str, call: Call, refuse: Refuse) -> None:
         if not name or len(checked_text(name, "name", refuse)) > LONGEST_NAME:
             refuse(f"name={name!r}: a text of 1 to {LONGEST_NAME} characters")
-        if name in self._plans:
+        if name in self._plans():
             refuse("there is one of that name already; give this one app.cron(…, name=…)")
         if cast("object", call.task.enqueuer) is not self._app:
             refuse(f"task {call.task.name} is one of another app; use that app's cron")
@@ -177,7 +178,7 @@ class CronDecorator:
 class CronRegistrar:
     """``app.cron``: at the times of a cron expression, or once in each interval."""
 
-    def __init__(self, app: Schedules, plans: dict[str, Plan]) -> None:
+    def __init__(self, app: Schedules, plans: Callable[[], dict[str, Plan]]) -> None:
         self._app = app
         self._plans = plans
 

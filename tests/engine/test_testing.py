@@ -62,6 +62,41 @@ async def test_what_is_enqueued_runs_when_the_test_says_so(app: testing.TestApp)
     assert await job.result() == 1
 
 
+@pytest.mark.parametrize("catchup", ["latest", "all", "none"])
+async def test_time_stops_at_each_tick_of_a_schedule(
+    real: Benbi, catchup: Literal["latest", "all", "none"]
+) -> None:
+    """Whatever the rule for missed ticks: no worker was away, so none was missed."""
+    start = datetime(2026, 1, 2, 8, 30, tzinfo=UTC)
+    seen: list[tuple[datetime | None, datetime]] = []
+    with testing.fresh(real, clock=testing.FakeClock(start)) as app:
+
+        @app.cron("0 * * * *", catchup=catchup)
+        @app.task
+        async def hourly(ctx: Context) -> None:
+            seen.append((ctx.scheduled_for, app.clock.now))
+            await ctx.sleep("5m")
+
+        @app.cron(every="2h", name="rare")
+        @app.task
+        async def rare() -> None: ...
+
+        await app.advance("90m")
+        assert [tick for tick, _ in seen] == [start + HOUR / 2] * 2 + [start + HOUR * 1.5]
+        await app.advance("90m")
+        await app.pause_schedule("hourly")
+        await app.advance("4h")
+        await app.resume_schedule("hourly")
+        await app.advance("30m")
+        ticks = [start + HOUR / 2 * number for number in (1, 3, 5, 15)]
+        # Each runs at its tick, and again after its sleep.
+        pairs = [(tick, tick + nap) for tick in ticks for nap in (HOUR * 0, HOUR / 12)]
+        assert seen == pairs[:-1]
+        assert len(app.enqueued(hourly)) == len(ticks)
+        assert len(app.enqueued(rare)) == 4
+    assert real.scheduler() is None, "what the test planned is forgotten with it"
+
+
 async def test_it_is_not_idle_while_a_job_runs(app: testing.TestApp) -> None:
     """Nothing is pending, and the job that runs may still bring more."""
     ran: list[str] = []

@@ -123,6 +123,16 @@ class Scheduler:
                 made, more = made or count > 0, more or count == STRETCH
         return made
 
+    def next_tick(self, view: Transaction) -> int | None:
+        """The first tick that is still to come, of the schedules that this process holds."""
+        rows, now = schedules.every(view)
+        held = [
+            self._plans[row.name].ticks.after(max(now, row.last_tick))
+            for row in rows
+            if row.definition == self._definitions.get(row.name) and row.paused_at is None
+        ]
+        return min((tick for tick in held if tick is not None), default=None)
+
     async def _register(self, names: Sequence[str]) -> None:
         definitions = [self._definitions[name] for name in names]
         await self._store.write(schedules.register, definitions, self._by)

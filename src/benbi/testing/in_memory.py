@@ -84,7 +84,8 @@ class TestApp(Benbi):
         _run(self.run_until_idle(timeout))
 
     async def advance(self, duration: Duration, timeout: float = PATIENCE) -> None:
-        """Moves the clock on, from one due moment to the next, and runs at each what is due then.
+        """Moves the clock on, from one due moment to the next, and runs at each what is due then:
+        jobs, and the ticks of the app's schedules.
 
         ``duration``: seconds, a timedelta, or a text such as "1h". ``timeout``: as in
         ``run_until_idle``, for each moment.
@@ -93,11 +94,18 @@ class TestApp(Benbi):
         end.advance(duration)
         async with self._at_work(timeout) as settle:
             await settle()
-            while (due := await self.store.read(_next_change)) is not None and due <= end():
+            while (due := await self._next_due()) is not None and due <= end():
                 self.clock.move_to(_EPOCH + timedelta(microseconds=due))
                 await settle()
             self.clock.move_to(end.now)
             await settle()
+
+    async def _next_due(self) -> int | None:
+        """The next moment at which something happens by itself."""
+        moments = [await self.store.read(_next_change)]
+        if (scheduler := self.scheduler()) is not None:
+            moments.append(await self.store.read(scheduler.next_tick))
+        return min((at for at in moments if at is not None), default=None)
 
     def advance_sync(self, duration: Duration, timeout: float = PATIENCE) -> None:
         refuse_in_loop("advance")
@@ -147,8 +155,11 @@ class TestApp(Benbi):
         working = asyncio.create_task(self.work(stop=stop, grace=GRACE))
         unsubscribe = self.hints.subscribe(changed.set)
 
+        upkeep = Upkeep(
+            self.store, heartbeat_timeout=self.heartbeat_timeout, scheduler=self.scheduler()
+        )
+
         async def settle() -> None:
-            upkeep = Upkeep(self.store, heartbeat_timeout=self.heartbeat_timeout)
             try:
                 async with asyncio.timeout(timeout):
                     await upkeep.round()
