@@ -168,7 +168,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
 
     async def submit(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
         """Stores checked calls atomically."""
-        rows = rows_of(calls, self.max_payload)
+        rows = rows_of(self, calls, self.max_payload)
         if (connection := connection_of(calls)) is not None:
             # In the caller's thread: a connection of sqlite3 belongs to it.
             return self.handles(calls, self.enqueue_in(connection, rows))
@@ -176,7 +176,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
 
     def submit_sync(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
         refuse_in_loop("enqueue")
-        rows = rows_of(calls, self.max_payload)
+        rows = rows_of(self, calls, self.max_payload)
         if (connection := connection_of(calls)) is not None:
             return self.handles(calls, self.enqueue_in(connection, rows))
         return self.handles(calls, self.store.enqueue_sync(rows))

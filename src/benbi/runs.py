@@ -104,7 +104,7 @@ class Runs(Operations):
         if not calls:
             raise Refused("a run is made of one call at least")
         run = NewRun(new_id(), checked_run_name(name))
-        rows = rows_of(calls, self.max_payload)
+        rows = rows_of(self, calls, self.max_payload)
         owners = {row.owner for row in rows}
         if len(owners) > 1:
             raise Refused(f"the calls of a run belong to one owner, not to {len(owners)}")
@@ -112,7 +112,7 @@ class Runs(Operations):
 
     def rows_to_add(self, calls: Sequence[Call], owner: str) -> list[NewJob]:
         """The rows of calls that a job of this owner adds."""
-        checked = rows_of(calls, self.max_payload)
+        checked = rows_of(self, calls, self.max_payload)
         return [row if row.owner else row._replace(owner=owner) for row in checked]
 
     def added(self, run: NewRun, calls: Sequence[Call], ids: Sequence[bytes]) -> RunHandle:

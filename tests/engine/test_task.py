@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import pytest
 from pydantic import Field
 
 import benbi
-from benbi import Benbi, Context, Retry, SyncContext, Task, Tool
+from benbi import Benbi, Context, JobFailed, Retry, SyncContext, Task, Tool
 from benbi.codec import compile_signature
 from benbi.errors import InvalidArguments, Refused, TaskDefinitionError
 from benbi.options import Options
@@ -335,6 +337,35 @@ def test_enqueue_sync_gives_a_handle_of_a_stored_job(app: Benbi) -> None:
     assert handle.get_sync().task == "blocking"
     assert task.options(owner="u2").enqueue_sync(18).get_sync().owner == "u2"
     app.close_sync()
+
+
+async def test_a_call_of_another_app_is_refused(tmp_path: Path) -> None:
+    """It would be stored where nobody knows its task. Inside a job, too."""
+    app, other = (Benbi(str(tmp_path / name)) for name in ("one.db", "other.db"))
+    foreign = other.task(analyse).call(17)
+
+    @app.task(retry=1)
+    async def adds(ctx: Context) -> None:
+        await ctx.run([foreign])
+
+    @app.task(retry=1)
+    def adds_sync(ctx: SyncContext) -> None:
+        ctx.run([foreign])
+
+    said = "task analyse is one of another app"
+    for stores in (app.run, app.enqueue_many):
+        with pytest.raises(Refused, match=said):
+            await stores([adds.call(), foreign])
+    with pytest.raises(Refused, match=said):
+        await app.enqueue_many([foreign], atomic=False)
+    assert await app.jobs() == []
+    async with app, app.working():
+        for job in await app.enqueue_many([adds.call(), adds_sync.call()]):
+            with pytest.raises(JobFailed, match=said):
+                await job.result(10)
+    for stores_sync in (app.run_sync, app.enqueue_many_sync):
+        with pytest.raises(Refused, match=said):
+            await asyncio.to_thread(stores_sync, [foreign])
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from benbi.task import Call
 MOST_ATOMIC = 10_000
 
 
-def rows_of(calls: Sequence[Call], max_payload: int) -> list[NewJob]:
-    """The rows for calls of registered tasks. PayloadTooLarge; Refused over MOST_ATOMIC."""
+def rows_of(app: object, calls: Sequence[Call], max_payload: int) -> list[NewJob]:
+    """The rows for calls of this app's tasks. PayloadTooLarge; Refused over MOST_ATOMIC, and for
+    a call of another app."""
     if len(calls) > MOST_ATOMIC:
         raise Refused(
             f"{len(calls):,} jobs in one call: one transaction takes at most {MOST_ATOMIC:,}; "
@@ -30,6 +31,9 @@ def rows_of(calls: Sequence[Call], max_payload: int) -> list[NewJob]:
     rows: list[NewJob] = []
     for call in calls:
         task = call.task
+        # Not by identity: a test's view of an app is that app, and shares its attributes.
+        if vars(task.enqueuer) is not vars(app):
+            raise Refused(f"task {task.name} is one of another app; use that app's enqueue or run")
         row = row_of(
             task.name,
             task.defaults,
