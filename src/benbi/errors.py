@@ -138,10 +138,10 @@ class IdempotencyConflict(Refused):
 
 
 class JobNotFound(Refused):
-    """No such job, or not one of this owner's: the two look alike."""
+    """No such job or run, or not one of this owner's: the two look alike."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"no job {job_id}")
+    def __init__(self, job_id: str, what: str = "job") -> None:
+        super().__init__(f"no {what} {job_id!r}")
         self.job_id = job_id
 
 

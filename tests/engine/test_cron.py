@@ -52,6 +52,8 @@ def refused(app: Benbi, *spec: Any, planned: Any = None, **said: Any) -> str:
 
 def test_what_is_no_schedule_is_refused_with_its_remedy(app: Benbi) -> None:
     assert "schedule nothing: '0 0 30 2 *': bad day-of-month" in refused(app, "0 0 30 2 *")
+    assert "a step of the minute is 60 at the most" in refused(app, "5,*/61 * * * *")
+    assert "a step of the day-of-week is 7 at the most" in refused(app, "0 0 * * mon-fri/8")
     assert "did you mean Asia/Ho_Chi_Minh" in refused(app, "@daily", timezone="Asia/Ho_Chi_Min")
     assert "a second or more" in refused(app, every=0.1)
     assert '"latest", "all" or "none"' in refused(app, "@daily", catchup="some")

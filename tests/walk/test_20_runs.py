@@ -127,3 +127,9 @@ def test_threads_have_the_same_names(tmp_path: Path) -> None:
         asyncio.run(work())
         assert again.results_sync() == [8]
         assert app.get_run_sync(again.id) == app.wait_for_run_sync(again.id)
+
+
+async def test_a_run_that_is_not_there_is_refused(app: Benbi) -> None:
+    for unknown in ("zzz", "01a22d48-63b7-77a1-a83a-9f096f2062c6"):
+        with pytest.raises(Refused, match=f"no run '{unknown}'"):
+            await app.get_run(unknown)

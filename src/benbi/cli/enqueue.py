@@ -13,6 +13,7 @@ from benbi.cli import documents, exits
 from benbi.cli.options import DEFAULT, FLAG, Common, loaded, opened, seconds
 from benbi.cli.values import arguments_from
 from benbi.cli.watch import Watch, until_end
+from benbi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -42,10 +43,14 @@ def enqueue(
     priority: Annotated[int, Parameter(help="Higher runs earlier.")] = 0,
     queue: Annotated[str | None, Parameter(help="Another queue than the task's.")] = None,
     wait: Annotated[bool, FLAG, Parameter(help="Watch it to its end.")] = False,
+    timeout: Annotated[str | None, Parameter(help="Stop watching after so long: 90, 10m.")] = None,
     common: Common = DEFAULT,
 ) -> int:
     """Create a job and print its id, which is on disk by then."""
+    if timeout is not None and not wait:
+        raise ConfigurationError("--timeout: how long to --wait; a job is given one by its task")
     watch = Watch(common) if wait else None
+    patience = None if timeout is None else seconds(timeout)
 
     async def act() -> Job:
         async with _app_for(app, common) as benbi:
@@ -58,7 +63,9 @@ def enqueue(
                 priority=priority,
                 queue=queue,
             )
-            return await (watch.follow(benbi, handle.id) if watch else benbi.get(handle.id))
+            if watch is None:
+                return await benbi.get(handle.id)
+            return await asyncio.wait_for(watch.follow(benbi, handle.id), patience)
 
     if watch:
         return until_end(watch, act(), None)

@@ -38,6 +38,8 @@ _FORM: Final = (
     'minute hour day-of-month month day-of-week, as in "0 9 * * mon-fri", or '
     "@hourly, @daily, @weekly, @monthly, @yearly"
 )
+# cronsim takes any step: */61 would be a field with one time, which nobody means.
+_SIZES: Final = {"minute": 60, "hour": 24, "day-of-month": 31, "month": 12, "day-of-week": 7}
 # Upkeep looks once a second.
 _SHORTEST: Final = 1.0
 
@@ -69,6 +71,10 @@ class Cron:
         if len(fields) != 5:
             seconds = '; for less than a minute say every="10s"' if len(fields) == 6 else ""
             refuse(f"{spec!r} has not five fields: {_FORM}{seconds}")
+        for field, (what, size) in zip(fields, _SIZES.items(), strict=True):
+            steps = [term.partition("/")[2] for term in field.split(",")]
+            if any(step.isdecimal() and int(step) > size for step in steps):
+                refuse(f"{spec!r}: a step of the {what} is {size} at the most; {_FORM}")
         self._by_the_clock = not fields[0].startswith("*") and not fields[1].startswith("*")
         try:
             first = self.after(_micros(datetime.now(UTC)))

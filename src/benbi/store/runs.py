@@ -14,10 +14,10 @@ NEWEST = 1 << 62
 
 def number(view: Transaction, run_id: str, owner: str | None) -> int:
     """The run, if this owner may see it (None: an operator). Foreign and missing look alike."""
-    for n, its_owner in view.rows("run_of_id", id=views.as_bytes(run_id)):
+    for n, its_owner in view.rows("run_of_id", id=views.as_bytes(run_id, "run")):
         if owner is None or owner == its_owner:
             return n
-    raise JobNotFound(run_id)
+    raise JobNotFound(run_id, "run")
 
 
 def run(view: Transaction, run_id: str, owner: str | None) -> Run:

@@ -26,12 +26,12 @@ from benbi.store.database import Row, Transaction
 from benbi.store.moves import Found
 
 
-def as_bytes(job_id: str) -> bytes:
+def as_bytes(job_id: str, what: str = "job") -> bytes:
     """The stored form of a public id. JobNotFound for what is no id at all."""
     try:
         return UUID(job_id).bytes
     except (ValueError, AttributeError, TypeError):
-        raise JobNotFound(str(job_id)) from None
+        raise JobNotFound(str(job_id), what) from None
 
 
 def as_text(stored: bytes) -> str:

@@ -40,12 +40,12 @@ def test_what_can_not_be_done_is_told_and_the_rest_is_done(shop: Command) -> Non
     assert [line.split()[0] for line in done.stdout.splitlines()] == [one, three]
     refused, missing = done.stderr.splitlines()
     assert refused.startswith(f"benbi: {two}: a job that is scheduled can not be retried")
-    assert missing == f"benbi: no job {MISSING}"
+    assert missing == f"benbi: no job {MISSING!r}"
     asked = shop.run("jobs", "cancel", two, MISSING, "--json")
     assert asked.returncode == 1
     told = json.loads(asked.stdout)
     assert [job["id"] for job in told["jobs"]] == [two]
-    assert told["refused"] == [{"id": MISSING, "message": f"no job {MISSING}"}]
+    assert told["refused"] == [{"id": MISSING, "message": f"no job {MISSING!r}"}]
 
 
 def test_one_id_says_what_it_always_said(shop: Command) -> None:
@@ -58,7 +58,7 @@ def test_one_id_says_what_it_always_said(shop: Command) -> None:
     assert (again["id"], again["reason"]) == (one, "by_hand")
     refused = shop.run("jobs", "retry", MISSING)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == f"benbi: no job {MISSING}\n"
+    assert refused.stderr == f"benbi: no job {MISSING!r}\n"
 
 
 def test_filters_need_a_yes(shop: Command) -> None:

@@ -93,3 +93,15 @@ def test_the_exit_code_tells_how_the_job_ended(shop: Command) -> None:
     assert "no such shelf" in failed.stdout
     assert "Traceback" not in failed.stderr
     assert shop.run("enqueue", "skips", "--wait").returncode == 4
+
+
+def test_who_waits_may_stop_waiting(shop: Command) -> None:
+    """No worker runs here: the job stays, and the code says so."""
+    words = ["enqueue", "add", "a=1", "--queue", "nobody"]
+    over = shop.run(*words, "--wait", "--timeout", "0.1")
+    assert over.returncode == 5
+    (job,) = shop.read("jobs", "list", "--queue", "nobody")["jobs"]
+    assert f"time is over; job {job['id']} goes on" in over.stderr
+    wrong = shop.run(*words, "--timeout", "1")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--timeout: how long to --wait" in wrong.stderr

@@ -83,7 +83,8 @@ def test_an_empty_database_says_so(benbi: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("jobs", "explain", MISSING), 1, f"no job {MISSING}"),
+        (("jobs", "explain", MISSING), 1, f"no job {MISSING!r}"),
+        (("jobs", "explain", ""), 1, "no job ''"),
         (("stats", "--days", "0"), 2, "Must be > 0"),
         (("queues", "pause", " "), 1, "queue=' '"),
         (("queues", "pause"), 2, "NAME requires an argument"),

@@ -114,7 +114,7 @@ def test_a_missing_job_is_refused_on_one_line(shop: Command, words: list[str]) -
     for job_id in (MISSING, "not-an-id"):
         done = shop.run("jobs", *words, job_id)
         assert done.returncode == 1
-        assert done.stderr == f"benbi: no job {job_id}\n"
+        assert done.stderr == f"benbi: no job {job_id!r}\n"
         assert done.stdout == ""
 
 

@@ -102,4 +102,4 @@ def test_a_missing_job_is_refused_on_one_line(shop: Command, words: list[str]) -
     job_id = "0197a2b3-4c5d-7e6f-8a9b-0c1d2e3f4a5b"
     name = ["report.csv"] if words == ["save"] else []
     done = shop.run("jobs", words[0], job_id, *name, *words[1:])
-    assert (done.returncode, done.stderr) == (1, f"benbi: no job {job_id}\n")
+    assert (done.returncode, done.stderr) == (1, f"benbi: no job {job_id!r}\n")

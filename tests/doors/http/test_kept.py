@@ -93,6 +93,6 @@ async def test_what_a_foreign_job_keeps_looks_like_nothing(app: Benbi) -> None:
             missing = "00000000-0000-7000-8000-000000000000"
             unknown = await client.get(address.replace(job["id"], missing), headers=bob)
             assert foreign.status_code == unknown.status_code == 404
-            assert foreign.json()["detail"] == f"no job {job['id']}"
-            assert unknown.json()["detail"] == f"no job {missing}"
+            assert foreign.json()["detail"] == f"no job {job['id']!r}"
+            assert unknown.json()["detail"] == f"no job {missing!r}"
             assert (await client.get(address, headers={"authorization": ""})).status_code == 401

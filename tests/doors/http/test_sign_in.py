@@ -94,7 +94,7 @@ async def test_a_foreign_job_is_a_missing_job(app: Benbi) -> None:
                     for wanted in (job_id, missing)
                 ]
                 assert assert_problem(foreign, 404) == assert_problem(unknown, 404) | {
-                    "detail": f"no job {job_id}",
+                    "detail": f"no job {job_id!r}",
                     "job_id": job_id,
                 }
         assert await app.get(job_id) == before
@@ -143,7 +143,7 @@ async def test_a_call_over_mcp_belongs_to_its_caller(app: Benbi) -> None:
         foreign = await client.post("/mcp", json=status, headers=bearer(BOB))
         assert "completed" in own.text
         assert "completed" not in foreign.text
-        assert f"no job {job.id}" in foreign.text
+        assert f"no job {job.id!r}" in foreign.text
         assert (await client.get(f"/api/jobs/{job.id}", headers=bearer(ALICE))).status_code == 200
         assert (await client.get(f"/api/jobs/{job.id}", headers=bearer(BOB))).status_code == 404
 

@@ -185,7 +185,7 @@ async def test_the_job_tools_know_only_ones_own_jobs(app: Benbi, tmp_path: Path,
             ]
             assert all(one.is_error for one in told)  # type: ignore[union-attr]
             texts = [one.content[0].text for one in told]  # type: ignore[union-attr]
-            assert texts == [f"no job {job}", f"no job {MISSING}"]
+            assert texts == [f"no job {job!r}", f"no job {MISSING!r}"]
         assert body(await bob.call_tool("benbi_job_list", {}))["jobs"] == []
         assert len(body(await alice.call_tool("benbi_job_list", {}))["jobs"]) == 1
         assert not (await app.get(job)).final

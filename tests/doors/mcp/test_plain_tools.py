@@ -236,7 +236,7 @@ async def test_a_skipped_job_is_no_error(app: Benbi) -> None:
         ("find_gifts", {"household": 1, "budget": float("inf")}, "budget"),
         ("shouts", {"text": "x" * 1_100_000}, "1,048,576"),
         ("gifts_job_status", {}, "job_id"),
-        ("gifts_job_status", {"job_id": "nonsense"}, "no job nonsense"),
+        ("gifts_job_status", {"job_id": "nonsense"}, "no job 'nonsense'"),
         ("gifts_job_status", {"job_id": "x", "after_seq": -1}, "after_seq"),
         ("gifts_job_list", {"state": "sleeping"}, "state"),
         ("gifts_job_cancel", {"job_id": "01a22d48-63b7-77a1-a83a-9f096f2062c6"}, "no job"),
