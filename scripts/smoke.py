@@ -1,8 +1,9 @@
 """What a user does first, with the benbi that is installed beside this Python.
 
-    VENV/bin/python scripts/smoke.py core|server|secrets|all
+    VENV/bin/python scripts/smoke.py core|postgres|server|secrets|all
 
-Runs in an empty folder with a database of its own, away from the source tree.
+Runs in an empty folder with a database of its own, away from the source tree. ``SMOKE_POSTGRES``
+is the URL of a server.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ async def add(ctx: Context, a: int, b: int) -> int:
 # What the extras bring.
 DOORS = ("server", "all")
 SEALED = ("secrets", "all")
+ON_SERVER = ("postgres", "all")
 
 SECRET_TASKS = """
 from typing import Annotated
@@ -142,6 +144,29 @@ def sealed() -> None:
     check("its task reads it", (job["state"], job["result"]), ("completed", 13))
 
 
+def on_a_server() -> None:
+    import psycopg
+
+    schema = f"smoke_{os.getpid()}"
+    os.environ["BENBI_URL"] = f"{os.environ['SMOKE_POSTGRES']}?schema={schema}"
+    try:
+        command_line()
+    finally:
+        with psycopg.connect(os.environ["SMOKE_POSTGRES"], autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def without_the_driver() -> None:
+    done = subprocess.run(
+        [BENBI, "jobs", "list", "--url", "postgresql://127.0.0.1/none"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    check("a server without its extra is refused", "benbi[postgres]" in done.stderr, True)
+
+
 def over_mcp() -> None:
     import asyncio
 
@@ -162,7 +187,7 @@ def over_mcp() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in ("core", *DOORS, *SEALED):
+    if len(arguments) != 1 or arguments[0] not in ("core", *DOORS, *SEALED, *ON_SERVER):
         print(__doc__, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="benbi-smoke-") as place:
@@ -178,6 +203,10 @@ def main(arguments: list[str]) -> int:
             without_the_extra()
         if arguments[0] in SEALED:
             sealed()
+        if arguments[0] in ON_SERVER:
+            on_a_server()
+        else:
+            without_the_driver()
         os.chdir("/")
     return 0
 

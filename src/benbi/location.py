@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
 
 from benbi.errors import ConfigurationError, MissingExtra
 from benbi.store.database import Database
@@ -14,8 +15,9 @@ from benbi.store.sqlite import SqliteDatabase
 def database_for(url: str | None, *, durability: str, schema: str) -> Database:
     """The database that a URL names. ``None``: BENBI_URL, else a file in the state directory.
 
-    ``postgresql://user@host/database``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a
-    plain path, or ``:memory:`` (``sqlite://``). Raises ConfigurationError.
+    ``postgresql://user@host/database`` (``?schema=…``), ``sqlite:///relative.db``,
+    ``sqlite:////absolute.db``, a plain path, or ``:memory:`` (``sqlite://``). Raises
+    ConfigurationError.
     """
     named = url or os.environ.get("BENBI_URL")
     if not named:
@@ -40,6 +42,12 @@ def _on_postgresql(url: str, durability: str, schema: str) -> Database:
         from benbi.store.postgresql import PostgresDatabase
     except ImportError:
         raise MissingExtra("postgres", "a postgresql:// database") from None
+    # Ours among the parameters of a URL, which are libpq's: commands have no other way to say it.
+    base, _, query = url.partition("?")
+    named = dict(parse_qsl(query))
+    if "schema" in named:
+        schema = named.pop("schema")
+        url = f"{base}?{urlencode(named)}" if named else base
     return PostgresDatabase(url, schema=schema, durability=durability)
 
 

@@ -313,6 +313,14 @@ def test_two_schemas_of_one_database_know_nothing_of_each_other(url: str) -> Non
         assert [found.id for found in one.jobs_sync()] == [job.id]
 
 
+def test_a_url_may_name_the_schema(url: str) -> None:
+    with app_on(url, schema="jobs_of_shop") as app, app_on(f"{url}?schema=jobs_of_shop") as named:
+        job = double(app, 1)
+        assert [found.id for found in named.jobs_sync()] == [job.id]
+        assert named.url == app.url
+        assert named.url.endswith("?schema=jobs_of_shop")
+
+
 @pytest.mark.parametrize("schema", ["", "Big", "a b", "x; drop", "1st", "é"])
 def test_a_schema_that_would_need_quotes_is_refused(schema: str) -> None:
     with pytest.raises(ConfigurationError, match="schema"):

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from benbi.errors import ConfigurationError, Refused, StoreBusy, StoreError
+from benbi.settings import DEFAULT_SCHEMA
 from benbi.store.clock import Clock
 from benbi.store.postgresql.channel import Channel
 from benbi.store.postgresql.refusals import translate, translated
@@ -56,7 +57,7 @@ class PostgresDatabase:
         self,
         url: str,
         *,
-        schema: str = "benbi",
+        schema: str = DEFAULT_SCHEMA,
         durability: str = "full",
         clock: Callable[[], int] | None = None,
     ) -> None:
@@ -76,6 +77,8 @@ class PostgresDatabase:
         self.given_clock = clock is not None
         self.now = Clock() if clock is None else Clock(clock, ticks=lambda: 0)
         self.url = _without_secrets(named)
+        if schema != DEFAULT_SCHEMA:
+            self.url += f"?schema={schema}"
         self._conninfo = make_conninfo(url, **{**_NETWORK, **named, "application_name": "benbi"})
         self._lock = threading.Lock()
         self._reached = False
