@@ -114,7 +114,8 @@ class Oversight(Operations):
         found.append(_setting("durability", kept.durability, parameters))
         folder = folder_for(kept.given_artifacts, kept.database.path)
         found.append(artifacts_setting(kept.given_artifacts, folder))
-        return [*found, _setting("max_artifact", kept.max_artifact, parameters)]
+        found.append(_setting("max_artifact", kept.max_artifact, parameters))
+        return [*found, _setting("schema", kept.schema, parameters)]
 
     def _liveness(self) -> tuple[float, bool]:
         """The timeout of workers that said none, and whether workers beat at all."""

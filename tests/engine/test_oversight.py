@@ -146,17 +146,18 @@ def test_settings_say_where_they_came_from(
         "durability": "default",
         "artifacts": "default",
         "max_artifact": "default",
+        "schema": "default",
     }
     assert told["artifacts"].value == f"{path}-artifacts"
     assert (told["url"].value, told["slots"].value) == (f"sqlite:///{path}", 3)
     assert list(told) == list(inspect.signature(Benbi).parameters)
-    (url, *_, durability, files, _) = Benbi(":memory:", durability="normal").settings()
+    (url, *_, durability, files, _, _) = Benbi(":memory:", durability="normal").settings()
     assert (url.source, durability) == ("code", ("durability", "normal", "code"))
     assert files == ("artifacts", None, "default")
     monkeypatch.setenv("BENBI_ARTIFACTS", str(tmp_path))
-    files = Benbi(":memory:").settings()[-2]
+    files = Benbi(":memory:").settings()[-3]
     assert files == ("artifacts", str(tmp_path), "BENBI_ARTIFACTS")
-    assert Benbi(artifacts="here").settings()[-2].source == "code"
+    assert Benbi(artifacts="here").settings()[-3].source == "code"
     monkeypatch.delenv("BENBI_URL")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Benbi().settings()[0].source == "default"
