@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import logging
+import os
 import queue
 import socket
 import sys
@@ -102,6 +103,9 @@ class Line:
         # The job that was last asked to stop, and why; what it runs, to be told.
         self._stop: tuple[int, str] = (0, "")
         self._running: tuple[int, Attempt] | None = None
+        # The job at hand: whatever is said is of it.
+        self._job = 0
+        self._forked = False
 
     # What the attempt asks of a store.
 
@@ -130,7 +134,23 @@ class Line:
             self._send(frame)
 
     def _send(self, frame: Frame) -> None:
-        self._connection.sendall(packed(frame))
+        self._connection.sendall(packed(frame | {"job": self._job}))
+
+    # Processes that a body forks.
+
+    def forget(self) -> None:
+        """In a forked process: it can neither speak for the job nor keep the line open."""
+        # Whoever held it is not in this process.
+        self._lock = threading.Lock()
+        self._forked = True
+        self._connection.close()
+        if self._running is not None:
+            self._running[1].end()
+
+    def end_fork(self) -> None:
+        """Ends a forked process in which the body came to its end, as it does in the first one."""
+        if self._forked:
+            os._exit(0)
 
     # What the worker says.
 
@@ -162,6 +182,7 @@ class Line:
     def _mind(self, frame: Frame) -> None:
         match frame["do"]:
             case "job":
+                self._job = frame["number"]
                 self.jobs.put(frame)
             case "stop":
                 with self._lock:
@@ -200,6 +221,25 @@ def _answer(frame: Frame) -> Any:
     ):
         return known(frame["message"])
     return RuntimeError(f"{frame['error']}: {frame['message']}")
+
+
+class BodyThreads(Threads):
+    """Threads that a body may fork: what comes after the body is for the first process only."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self._line = line
+
+    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """As in any threads."""
+
+        def guarded() -> Any:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._line.end_fork()
+
+        return await super().run(guarded)
 
 
 def interrupt(attempt: Attempt, reason: str) -> None:
@@ -249,7 +289,10 @@ async def _run(line: Line, job: Frame, task: Found, threads: Threads) -> None:
     line.begin(job["number"], attempt)
     made = IsolatedContext if task.signature.is_async else IsolatedSyncContext
     given = attempt, threads, _now, cast("Resources", None), None
-    outcome = await execute(attempt, task, made(*given), threads)
+    try:
+        outcome = await execute(attempt, task, made(*given), threads)
+    finally:
+        line.end_fork()
     attempt.end()
     line.say(_end(outcome, frames.from_write(attempt.rest()), again=True))
 
@@ -274,7 +317,9 @@ def main(descriptor: int) -> None:
     # What a job starts must not keep the line open.
     connection.set_inheritable(False)
     watch(current)
-    line, threads = Line(connection), Threads()
+    line = Line(connection)
+    threads = BodyThreads(line)
+    os.register_at_fork(after_in_child=line.forget)
     threading.Thread(target=line.listen, name="benbi-line", daemon=True).start()
     line.say({"tells": "ready"})
     while (job := line.jobs.get()) is not None:

@@ -6,6 +6,7 @@ A child process finds them by importing this module, which then has an app witho
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -79,6 +80,40 @@ def end(how: str) -> None:
         time.sleep(60)
     os.kill(os.getpid(), signal.Signals[how])
     time.sleep(60)
+
+
+@app.task(isolation="process")
+async def forks() -> str:
+    return fork_and_wait()
+
+
+@app.task(isolation="process")
+def forks_in_thread() -> str:
+    return fork_and_wait()
+
+
+def fork_and_wait() -> str:
+    if (pid := os.fork()) == 0:
+        return "CHILD"
+    os.waitpid(pid, 0)
+    return "PARENT"
+
+
+@app.task(isolation="process")
+async def leaves_a_copy(gate: str) -> int:
+    # As C code forks: nothing that Python has for it is called.
+    if ctypes.PyDLL(None).fork() == 0:
+        while not Path(gate).exists():
+            time.sleep(0.01)
+    return os.getpid()
+
+
+@app.task(isolation="process")
+async def opens(ctx: Context, gate: str) -> int:
+    if ctx.attempt == 1:
+        Path(gate).touch()
+        await asyncio.sleep(60)
+    return os.getpid()
 
 
 @app.task(isolation="process")

@@ -144,6 +144,24 @@ async def test_a_loss_is_of_that_job_alone(tasks: Any, traces: Path) -> None:
         await state_reached(app, other.id, "completed")
 
 
+@pytest.mark.parametrize("task", ["forks", "forks_in_thread"])
+async def test_what_a_body_forks_can_not_speak_for_it(tasks: Any, traces: Path, task: str) -> None:
+    async with tasks.app as app, working(app):
+        for _ in range(2):
+            assert await (await getattr(tasks, task).enqueue()).result() == "PARENT"
+        assert (await (await tasks.tells.enqueue(1, str(traces))).result())["doubled"] == 2
+
+
+async def test_what_an_earlier_job_says_is_not_taken_for_this_one(tasks: Any, traces: Path) -> None:
+    gate = str(traces.with_name("gate"))
+    async with tasks.app as app, working(app):
+        first = await (await tasks.leaves_a_copy.enqueue(gate)).result()
+        job = await tasks.opens.enqueue(gate)
+        assert await job.result() != first, "in another child"
+        record = await app.get(job.id)
+        assert (record.attempt, record.losses, record.failures) == (2, 0, 0)
+
+
 @pytest.mark.parametrize(("losses", "state"), [(0, "pending"), (1, "retrying"), (2, "failed")])
 def test_a_loss_is_charged_as_for_a_dead_worker(losses: int, state: str) -> None:
     claim = Claim(1, 1, bytes(16), "work", "q", "", 5, 1, losses, 3, 3, 1, 1, None, 1, "{}", 1)

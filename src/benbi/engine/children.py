@@ -24,7 +24,7 @@ from benbi.engine.execute import as_stopped
 from benbi.engine.frames import LENGTH_BYTES, Frame, packed
 from benbi.errors import ConfigurationError, TaskDefinitionError
 from benbi.job import ErrorRecord
-from benbi.outcome import Failed, Lost, Outcome
+from benbi.outcome import Failed, Lost, Outcome, Released
 from benbi.processes.ends import in_words, kill_group
 from benbi.processes.groups import Groups
 from benbi.store.batcher import Ticket
@@ -80,6 +80,10 @@ def _refuse(task: Task[Any, Any], problem: str) -> None:
     raise TaskDefinitionError(
         f'task {task.name}: isolation="process" runs it in a process that imports it, but {problem}'
     )
+
+
+class _Stray(ValueError):
+    """A frame of a job that came before: whatever that one left behind speaks on the line."""
 
 
 class Child:
@@ -163,16 +167,7 @@ class Children:
             try:
                 outcome, kept = await self._converse(child, attempt)
             except (EOFError, OSError, ValueError) as error:
-                if isinstance(error, ValueError):
-                    # It can not be trusted with anything any more.
-                    kill_group(child.pid)
-                ended = in_words(await self._end(child))
-                if isinstance(error, ValueError):
-                    ended = f"sent what is no message ({error})"
-                outcome = as_stopped(attempt)
-                if outcome is None:
-                    log.warning("job %s: its child process %s", attempt.claim.job_id, ended)
-                    outcome = Lost(f"the child process {ended} while it ran this job")
+                outcome = await self._broken(child, attempt, error)
             return outcome
         finally:
             attempt.on_stop = None
@@ -184,6 +179,22 @@ class Children:
                 self._end_beside(child)
             else:
                 await self._end(child)
+
+    async def _broken(self, child: Child, attempt: Attempt, error: Exception) -> Outcome:
+        """What an attempt came to whose child died or can not be trusted any more."""
+        if isinstance(error, ValueError):
+            kill_group(child.pid)
+        ended = in_words(await self._end(child))
+        if isinstance(error, ValueError):
+            ended = f"sent what is no message of this job ({error})"
+        stopped = as_stopped(attempt)
+        if stopped is not None:
+            return stopped
+        log.warning("job %s: its child process %s", attempt.claim.job_id, ended)
+        if isinstance(error, _Stray):
+            # Not the doing of this job: it goes back, uncharged.
+            return Released("unheld")
+        return Lost(f"the child process {ended} while it ran this job")
 
     async def close(self) -> None:
         """Ends the idle ones, and waits for those that are ending."""
@@ -291,6 +302,9 @@ class Children:
         while True:
             told = await child.hear(self._most)
             try:
+                if told["job"] != child.jobs:
+                    stray = isinstance(told["job"], int) and 0 < told["job"] < child.jobs
+                    raise (_Stray if stray else ValueError)(f"one of its job {told['job']!r}")
                 if told["tells"] == "end":
                     attempt.adopt(frames.as_write(attempt.claim, told["rest"]))
                     return frames.as_outcome(told["outcome"]), bool(told["again"])
