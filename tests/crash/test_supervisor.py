@@ -25,7 +25,8 @@ from tests.support.processes import alive, pids_in
 ENDS = {
     "SIGKILL": "was killed by SIGKILL",
     "SIGSEGV": "was killed by SIGSEGV",
-    "exit": "exited with code 7",
+    "exit 7": "exited with code 7",
+    "exit 2": "exited with code 2",
     "memory": "was killed by SIGABRT",
 }
 
@@ -105,7 +106,7 @@ def nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nest]:
     ("task", "hows"),
     [
         ("in_loop", ["SIGKILL", "memory"]),
-        ("in_thread", ["SIGSEGV", "exit"]),
+        ("in_thread", ["SIGSEGV", "exit 7", "exit 2"]),
         ("in_child", ["SIGKILL", "memory"]),
     ],
 )
@@ -188,6 +189,18 @@ def test_a_crash_loop_backs_off(nest: Nest) -> None:
 def test_a_wrong_setting_is_not_tried_again(nest: Nest) -> None:
     assert nest.work("--processes", "2", target="tests.crash.nowhere:app").wait(20) == 2
     assert "another starts" not in nest.log
+    assert "exited with code 2 before it worked: a wrong setting" in nest.log
+
+
+def test_a_task_that_can_not_be_isolated_is_a_wrong_setting(nest: Nest) -> None:
+    target = nest.folder / "shop.py"
+    target.write_text(
+        "import os\nfrom benbi import Benbi\napp = Benbi(os.environ['NEST_DB'])\n"
+        "def made():\n    def inner() -> None: ...\n    return inner\n"
+        "app.task(made(), isolation='process')\n"
+    )
+    assert nest.work("--processes", "1", target=str(target)).wait(20) == 2
+    assert "another starts" not in nest.log
 
 
 def test_a_worn_process_ends_its_jobs_while_another_begins(nest: Nest) -> None:
@@ -230,7 +243,7 @@ def test_a_worker_whose_threads_hang_makes_room_for_another(nest: Nest) -> None:
 @pytest.mark.parametrize("options", [[], ["--processes", "2"]])
 def test_once_ends_when_nothing_is_left(nest: Nest, options: list[str]) -> None:
     jobs = [nest.tasks.who.enqueue_sync() for _ in range(5)]
-    crashing = nest.tasks.in_loop.enqueue_sync("exit") if options else jobs[0]
+    crashing = nest.tasks.in_loop.enqueue_sync("exit 7") if options else jobs[0]
     later = nest.tasks.who.options(delay="1h").enqueue_sync()
     assert nest.work("--once", *options).wait(20) == 0
     states = {nest.app.get_sync(job.id).state for job in [*jobs, crashing]}

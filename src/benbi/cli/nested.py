@@ -1,9 +1,9 @@
 """A worker process under a supervisor: ``python -m benbi.cli.nested``, for the supervisor only.
 
 Standard input is the line to it: first come the settings, then ``retire``; back go the mark of
-this process, by which its workers are known, and whether it should be replaced. When the line
-ends, the supervisor is dead: what runs is canceled and given back, uncharged, and this process
-ends within seconds.
+this process, by which its workers are known, whether it should be replaced, and with which exit
+code it ends. When the line ends, the supervisor is dead: what runs is canceled and given back,
+uncharged, and this process ends within seconds.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def main() -> int:
         shift = Shift(app, told["queues"], told["slots"], told["grace"], told["once"], common)
         return work_shift(shift, line, told["max_jobs"])
     except BenbiError as error:
-        return exits.tell_error(error, debug=told["debug"])
+        code = exits.tell_error(error, debug=told["debug"])
+        line.say({"ends": code})
+        return code
 
 
 if __name__ == "__main__":

@@ -153,6 +153,8 @@ class Supervisor:
             elif "worn" in told:
                 child.worn = told["worn"]
                 self._retire(place, child)
+            elif "ends" in told:
+                child.ends = told["ends"]
         if child.hung_up:
             self._unwatch(child)
 
@@ -201,14 +203,20 @@ class Supervisor:
         if self._plan.once and code == exits.DONE:
             place.done = True
             return
-        if code == exits.USAGE and self._changes is None:
-            # A wrong setting is not mended by starting again.
+        refused = child.refused(code)
+        if refused and self._changes is None:
+            log.error(
+                "worker process %d exited with code %d before it worked: a wrong setting, which "
+                "is not mended by starting again",
+                child.pid,
+                code,
+            )
             self._stop(code)
             return
         lived = time.monotonic() - child.started
         place.crashes = 0 if lived >= HEALTHY_SECONDS else place.crashes + 1
         pause = 0.0
-        if code == exits.USAGE:
+        if refused:
             pause = float("inf")
         elif place.crashes > 1:
             pause = min(FIRST_PAUSE * 2 ** min(place.crashes - 2, 10), LONGEST_PAUSE)

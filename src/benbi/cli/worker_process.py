@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any, Final
 
+from benbi.cli import exits
 from benbi.processes.ends import kill_group
 
 _PIECE: Final = 65_536
@@ -19,12 +20,14 @@ class Child:
     """A worker in a process group of its own, and the line to it. Started by making it.
 
     ``mark``: what the ids of its workers begin with, once it has said so. ``worn``: why it should
-    be replaced. ``killed``: its end is the supervisor's doing.
+    be replaced. ``ends``: the exit code that it has announced. ``killed``: its end is the
+    supervisor's doing.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.mark = self.worn = ""
         self.database = ("", "")
+        self.ends: int | None = None
         self.killed = False
         self.hung_up = False
         self.started = time.monotonic()
@@ -77,6 +80,11 @@ class Child:
         """Kills whatever it has left behind; the number of the group."""
         kill_group(self.pid)
         return self.pid
+
+    def refused(self, code: int) -> bool:
+        """True for the end of one that can not work as it is set. Once it works, such a code
+        counts only where it was announced: a task may end the process with any."""
+        return code == exits.USAGE and (not self.mark or self.ends == code)
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
