@@ -144,6 +144,14 @@ def test_a_worker_that_is_killed_is_buried(nest: Nest) -> None:
     wait_until(lambda: nest.app.get_sync(job.id).losses, 5.0, "long before its heartbeat is missed")
 
 
+def test_a_task_that_exits_with_0_has_crashed(nest: Nest) -> None:
+    job = nest.tasks.in_loop.enqueue_sync("exit 0")
+    assert nest.work("--processes", "1", "--once").wait(20) == 0
+    record = nest.app.get_sync(job.id)
+    assert (record.state, record.losses) == ("completed", 1)
+    assert "exited with code 0; another starts at once" in nest.log
+
+
 @pytest.mark.parametrize("end", ["SIGKILL", "drain", "second signal", "SIGHUP"])
 def test_no_process_is_left_whatever_ends_the_supervisor(nest: Nest, end: str) -> None:
     names = ["stays", "stays_in_thread", "stays_in_child"]

@@ -821,9 +821,16 @@ FAULTS = [
     Fault(
         "a process that died is not buried",
         "cli/supervisor.py",
-        "        if child.mark and code != exits.DONE:\n",
-        "        if not child.mark and code != exits.DONE:\n",
+        "        if child.mark and not child.done(code):\n",
+        "        if not child.mark and not child.done(code):\n",
         "tests/crash/test_supervisor.py::test_a_worker_that_is_killed_is_buried",
+    ),
+    Fault(
+        "an exit with 0 is a clean end, whoever makes it",
+        "cli/worker_process.py",
+        "        return code == exits.DONE == self.ends\n",
+        "        return code == exits.DONE\n",
+        "tests/crash/test_supervisor.py::test_a_task_that_exits_with_0_has_crashed",
     ),
     Fault(
         "nobody ends what a dead process has started",

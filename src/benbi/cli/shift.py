@@ -84,6 +84,8 @@ async def _work(shift: Shift, line: Supervised | None, max_jobs: int | None) -> 
         await _tell_start(app, working, shift.common)
         worn = await _watch(shift, working, stop, line, max_jobs)
         left = await working
+        if line is not None:
+            line.say({"ends": exits.DONE})
         code = exits.WORN if worn and line is None else exits.DONE
         if left:
             # Threads that run on would keep the process alive, and so would a database that does

@@ -191,7 +191,7 @@ class Supervisor:
         self._groups.discard(child.end_group())
         self._unwatch(child)
         child.line.close()
-        if child.mark and code != exits.DONE:
+        if child.mark and not child.done(code):
             why = f"the worker process {in_words(code)} while it ran this job"
             # Whom the supervisor itself had to kill is no loss: its jobs go back uncharged.
             self._burials.add(child.pid, child.database, child.mark, None if child.killed else why)
@@ -200,7 +200,7 @@ class Supervisor:
         """What comes after a child that was not told to end."""
         if self._kill_at is not None:
             return
-        if self._plan.once and code == exits.DONE:
+        if self._plan.once and child.done(code):
             place.done = True
             return
         refused = child.refused(code)

@@ -81,6 +81,10 @@ class Child:
         kill_group(self.pid)
         return self.pid
 
+    def done(self, code: int) -> bool:
+        """True for the end of one that has drained; a task may end the process with 0, too."""
+        return code == exits.DONE == self.ends
+
     def refused(self, code: int) -> bool:
         """True for the end of one that can not work as it is set. Once it works, such a code
         counts only where it was announced: a task may end the process with any."""
