@@ -108,6 +108,19 @@ async def leaves_a_copy(gate: str) -> int:
     return os.getpid()
 
 
+@app.task(isolation="process", max_losses=1)
+async def dies_before_its_copy(traces: str, apart: bool) -> None:
+    # Not in a thread: its copy might wait for a thread that it does not have.
+    if ctypes.PyDLL(None).fork() == 0:
+        if apart:
+            os.setsid()
+        leave_pid(traces, os.getpid())
+        time.sleep(60)
+    while not list(Path(traces).iterdir()):
+        time.sleep(0.01)
+    os._exit(3)
+
+
 @app.task(isolation="process")
 async def opens(ctx: Context, gate: str) -> int:
     if ctx.attempt == 1:

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -160,6 +163,25 @@ async def test_what_an_earlier_job_says_is_not_taken_for_this_one(tasks: Any, tr
         assert await job.result() != first, "in another child"
         record = await app.get(job.id)
         assert (record.attempt, record.losses, record.failures) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_death_is_seen_while_a_copy_has_the_line(
+    tasks: Any, traces: Path, apart: bool
+) -> None:
+    try:
+        async with tasks.app as app, working(app):
+            job = await tasks.dies_before_its_copy.enqueue(str(traces), apart)
+            async with asyncio.timeout(10):
+                with pytest.raises(JobFailed, match="exited with code 3"):
+                    await job.result()
+            (copy,) = pids_in(traces)
+            if not apart:
+                wait_until(lambda: not alive(copy), what="it is killed with the group")
+    finally:
+        for copy in pids_in(traces):
+            with suppress(ProcessLookupError):
+                os.kill(copy, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("losses", "state"), [(0, "pending"), (1, "retrying"), (2, "failed")])

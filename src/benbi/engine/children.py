@@ -37,6 +37,8 @@ IDLE_SECONDS: Final = 60.0
 MOST_JOBS: Final = 100
 # From a kill until the end is known, and from the end of a conversation to that of the process.
 KILL_SECONDS: Final = 2.0
+# From the end of a child until all that it has said is read.
+HEARD_SECONDS: Final = 0.2
 # A job that is given back has had its grace already.
 LAST_WORDS_SECONDS: Final = 0.5
 # JSON within JSON grows; what is larger than this is no frame of ours.
@@ -93,6 +95,7 @@ class Child:
         self.process: Process | None = None
         self.jobs = 0
         self.idle_timer: asyncio.TimerHandle | None = None
+        self.watching: asyncio.Task[None] | None = None
         self._reader = reader
         self._writer = writer
 
@@ -105,7 +108,16 @@ class Child:
     @property
     def gone(self) -> bool:
         """True once it has ended, or hung up."""
-        return self._reader.at_eof()
+        ended = self.process is not None and self.process.returncode is not None
+        return ended or self._reader.at_eof()
+
+    async def watch(self) -> None:
+        """Ends its group and the line with it: what it has forked may keep the line open."""
+        assert self.process is not None
+        await self.process.wait()
+        kill_group(self.pid)
+        # What it said before is heard first.
+        asyncio.get_running_loop().call_later(HEARD_SECONDS, self._writer.transport.abort)
 
     def say(self, frame: Frame) -> None:
         """Sends a frame; to one that is gone, none."""
@@ -230,6 +242,7 @@ class Children:
                     process_group=0,
                 )
                 self._groups.add(child.pid)
+                child.watching = asyncio.create_task(child.watch())
                 # Its end of the line is its own: this one would never hear that it has ended.
                 there.close()
                 await child.hear(self._most)
