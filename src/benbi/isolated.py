@@ -274,6 +274,8 @@ def run(line: Line, job: Frame, threads: Threads) -> None:
         line.say(_end(outcome, rest, again=False))
         return
     asyncio.run(_run(line, job, task, threads))
+    # What the body left in the loop is over; the result did not wait for that.
+    line.say({"tells": "free"})
 
 
 async def _run(line: Line, job: Frame, task: Found, threads: Threads) -> None:

@@ -122,6 +122,12 @@ async def dies_before_its_copy(traces: str, apart: bool) -> None:
 
 
 @app.task(isolation="process")
+async def leaves_a_thread_running() -> int:
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+    return os.getpid()
+
+
+@app.task(isolation="process")
 async def opens(ctx: Context, gate: str) -> int:
     if ctx.attempt == 1:
         Path(gate).touch()

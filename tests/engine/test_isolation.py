@@ -88,6 +88,15 @@ async def test_a_child_is_used_again(tasks: Any, traces: Path) -> None:
     wait_until(lambda: not alive(pids[0]), what="the idle child ends with its worker")
 
 
+async def test_what_a_body_leaves_running_holds_up_no_other_job(tasks: Any, traces: Path) -> None:
+    async with tasks.app as app, working(app, slots=1), asyncio.timeout(15):
+        first = await (await tasks.leaves_a_thread_running.enqueue()).result()
+        job = await tasks.tells.enqueue(1, str(traces))
+        assert (await job.result())["pid"] != first
+        assert (await app.get(job.id)).attempt == 1
+        wait_until(lambda: not alive(first), what="it is thrown away")
+
+
 async def test_steps_sleeps_and_asks_are_replayed(tasks: Any, traces: Path) -> None:
     async with tasks.app as app, working(app):
         job = await tasks.pauses.enqueue(str(traces))

@@ -35,6 +35,8 @@ log = logging.getLogger("benbi.worker")
 # An idle child is let go after this; a busy one after so many jobs.
 IDLE_SECONDS: Final = 60.0
 MOST_JOBS: Final = 100
+# From the end of a job until its child has ended what the body left running.
+FREE_SECONDS: Final = 1.0
 # From a kill until the end is known, and from the end of a conversation to that of the process.
 KILL_SECONDS: Final = 2.0
 # From the end of a child until all that it has said is read.
@@ -148,6 +150,7 @@ class Children:
         self._idle: list[Child] = []
         self._groups = Groups(patience=0.0)
         self._beside: set[asyncio.Task[Any]] = set()
+        self._becoming_free: set[asyncio.Task[None]] = set()
 
     async def run(self, attempt: Attempt, task: Any) -> Outcome:
         """One attempt's body in a child: what it came to. Its death is a loss of this job."""
@@ -186,7 +189,9 @@ class Children:
             for timer in timers:
                 timer.cancel()
             if kept and not timers and child.jobs < MOST_JOBS:
-                self._put_back(child)
+                becoming = asyncio.create_task(self._put_back_when_free(child))
+                self._becoming_free.add(becoming)
+                becoming.add_done_callback(self._becoming_free.discard)
             elif kept:
                 self._end_beside(child)
             else:
@@ -210,6 +215,7 @@ class Children:
 
     async def close(self) -> None:
         """Ends the idle ones, and waits for those that are ending."""
+        await asyncio.gather(*self._becoming_free)
         ending = [self._end(self._idle.pop()) for _ in list(self._idle)]
         await asyncio.gather(*ending, *self._beside, return_exceptions=True)
         self._groups.close()
@@ -217,14 +223,17 @@ class Children:
     # One child's life.
 
     async def _take(self) -> Child:
-        while self._idle:
-            child = self._idle.pop()
-            if child.idle_timer is not None:
-                child.idle_timer.cancel()
-            if not child.gone:
-                return child
-            await self._end(child)
-        return await self._start()
+        while True:
+            while self._idle:
+                child = self._idle.pop()
+                if child.idle_timer is not None:
+                    child.idle_timer.cancel()
+                if not child.gone:
+                    return child
+                await self._end(child)
+            if not self._becoming_free:
+                return await self._start()
+            await asyncio.wait(self._becoming_free, return_when=asyncio.FIRST_COMPLETED)
 
     async def _start(self) -> Child:
         here, there = socket.socketpair()
@@ -253,6 +262,19 @@ class Children:
                     raise ChildProcessError(f"a child process {ended} too early") from None
                 raise
         return child
+
+    async def _put_back_when_free(self, child: Child) -> None:
+        """What does not end in time what its job left running is thrown away."""
+        try:
+            async with asyncio.timeout(FREE_SECONDS):
+                told = await child.hear(self._most)
+        except (EOFError, OSError, ValueError):
+            told = {}
+        if told == {"tells": "free", "job": child.jobs}:
+            self._put_back(child)
+        else:
+            kill_group(child.pid)
+            self._end_beside(child)
 
     def _put_back(self, child: Child) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,8 @@
 """What a worker and the process that runs a body for it say to each other: JSON, never pickle.
 
 A frame is its length in four bytes, then JSON. The worker says ``do`` job, stop, answer and
-end; the child ``tells`` ready, write and end, each with the number of the ``job`` that it is of.
+end; the child ``tells`` ready, write, end and free, each with the number of the ``job`` that it
+is of.
 """
 
 from __future__ import annotations
