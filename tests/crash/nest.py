@@ -19,6 +19,8 @@ if os.environ.get("NEST_BREAKS"):
 app = Benbi(os.environ["NEST_DB"], heartbeat_timeout=60.0)
 TRACES = os.environ["NEST_TRACES"]
 held: list[bytearray] = []
+if os.environ.get("NEST_IS_LARGE"):
+    held.append(bytearray(300 * 2**20))
 
 
 def end_this_process(how: str) -> None:

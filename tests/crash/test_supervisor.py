@@ -239,6 +239,17 @@ def test_a_process_that_grew_is_replaced(nest: Nest) -> None:
     assert supervisor.wait(20) == 0
 
 
+def test_a_limit_below_that_of_a_bare_process_is_refused(nest: Nest) -> None:
+    assert nest.work("--max-memory", "64").wait(20) == 2
+    assert "--max-memory 64 is 64 bytes" in nest.log and "write 512M or 2G" in nest.log
+
+
+def test_a_process_that_is_too_large_at_once_backs_off(nest: Nest) -> None:
+    nest.work("--processes", "1", "--max-memory", "256M", NEST_IS_LARGE="1")
+    nest.until("MiB; another starts at once")
+    nest.until("MiB; another starts in 0.5 s")
+
+
 def test_a_worker_whose_threads_hang_makes_room_for_another(nest: Nest) -> None:
     worker = nest.work("--slots", "3")
     job = nest.tasks.stays_in_thread.enqueue_sync()

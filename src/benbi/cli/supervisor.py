@@ -213,36 +213,48 @@ class Supervisor:
             )
             self._stop(code)
             return
+        when = self._put_off(place, child, for_ever=refused)
+        log.warning("worker process %d %s; another starts %s", child.pid, in_words(code), when)
+
+    def _put_off(self, place: Place, child: Child, *, for_ever: bool = False) -> str:
+        """Plans the next start, the later the more often the last ones did not live; in words."""
         lived = time.monotonic() - child.started
         place.crashes = 0 if lived >= HEALTHY_SECONDS else place.crashes + 1
         pause = 0.0
-        if refused:
+        if for_ever:
             pause = float("inf")
         elif place.crashes > 1:
             pause = min(FIRST_PAUSE * 2 ** min(place.crashes - 2, 10), LONGEST_PAUSE)
         place.start_at = time.monotonic() + pause
-        when = {0.0: "at once", float("inf"): "when a file has changed"}.get(
-            pause, f"in {pause:g} s"
-        )
-        log.warning("worker process %d %s; another starts %s", child.pid, in_words(code), when)
+        words = {0.0: "at once", float("inf"): "when a file has changed"}
+        return words.get(pause, f"in {pause:g} s")
 
     def _retire(self, place: Place, child: Child) -> None:
         """Lets a child end what it runs, and another begin; one at a time in each place."""
         if child is not place.child or place.retiring is not None or self._kill_at is not None:
             return
-        log.info("worker process %d is replaced: %s", child.pid, child.worn)
+        # One that has done its jobs is replaced at once; one that is too large at its start would
+        # be followed by others like it, as one that crashes.
+        when = self._put_off(place, child) if child.too_large else self._at_once(place)
+        log.info(
+            "worker process %d is replaced: %s; another starts %s", child.pid, child.worn, when
+        )
         child.retire()
         self._replace(place, child)
 
+    def _at_once(self, place: Place) -> str:
+        place.start_at, place.crashes = 0.0, 0
+        return "at once"
+
     def _replace(self, place: Place, child: Child) -> None:
         place.retiring, place.child = child, None
-        place.start_at, place.crashes = 0.0, 0
         self._start(place)
 
     def _weigh(self, most: int) -> None:
         for place in self._places:
             child = place.child
             if child is not None and not child.worn and (held := resident_bytes(child.pid)) > most:
+                child.too_large = True
                 child.worn = f"it holds {held / 2**20:.0f} MiB"
                 self._retire(place, child)
 
@@ -254,8 +266,9 @@ class Supervisor:
                 self._bury(place.retiring, place.retiring.wait())
             if place.child is not None:
                 place.child.signal(signal.SIGTERM)
+                self._at_once(place)
                 self._replace(place, place.child)
-            place.start_at, place.crashes = 0.0, 0
+            self._at_once(place)
 
     # The end.
 

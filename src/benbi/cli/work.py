@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -93,9 +94,22 @@ def work(
         "as_json": common.as_json,
         "debug": common.debug,
     }
-    memory = None if max_memory is None else size(max_memory)
+    memory = None if max_memory is None else _memory(max_memory)
     watched = _watched_folders(target) if reload else ()
     return Supervisor(Plan(settings, processes or 1, patience, memory, once, watched)).run()
+
+
+def _memory(text: str) -> int:
+    """Raises ConfigurationError for less than a process holds before it has imported any tasks."""
+    from benbi.processes.memory import resident_bytes
+
+    most, least = size(text), resident_bytes(os.getpid())
+    if most < least:
+        raise ConfigurationError(
+            f"--max-memory {text} is {most:,} bytes, and a worker holds at least "
+            f"{least / 2**20:.0f} MiB before it runs anything; write 512M or 2G"
+        )
+    return most
 
 
 def _watched_folders(target: str) -> tuple[Path, ...]:

@@ -28,7 +28,7 @@ class Child:
         self.mark = self.worn = ""
         self.database = ("", "")
         self.ends: int | None = None
-        self.killed = False
+        self.killed = self.too_large = False
         self.hung_up = False
         self.started = time.monotonic()
         self.line, there = socket.socketpair()
