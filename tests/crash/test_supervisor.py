@@ -229,6 +229,15 @@ def test_a_worn_process_ends_its_jobs_while_another_begins(nest: Nest) -> None:
     assert supervisor.wait(20) == 0
 
 
+def test_a_process_runs_no_more_jobs_than_it_may(nest: Nest) -> None:
+    jobs = [nest.tasks.who.enqueue_sync() for _ in range(2)]
+    supervisor = nest.work("--processes", "1", "--max-jobs", "1", "--slots", "4")
+    assert len({job.result_sync() for job in jobs}) == 2
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(20) == 0
+    assert "grace 3153" not in nest.log
+
+
 def test_a_process_that_grew_is_replaced(nest: Nest) -> None:
     supervisor = nest.work("--processes", "1", "--max-memory", "256M")
     large = nest.tasks.grows.enqueue_sync(300 * 2**20).result_sync()

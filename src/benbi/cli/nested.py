@@ -1,6 +1,7 @@
 """A worker process under a supervisor: ``python -m benbi.cli.nested``, for the supervisor only.
 
-Standard input is the line to it: first come the settings, then ``retire``; back go the mark of
+Standard input is the line to it: first come the settings, then ``retire``, or
+``go on`` where it can not be replaced yet; back go the mark of
 this process, by which its workers are known, whether it should be replaced, and with which exit
 code it ends. When the line ends, the supervisor is dead: what runs is canceled and given back,
 uncharged, and this process ends within seconds.
@@ -52,12 +53,17 @@ class Line:
         except OSError:
             return
 
-    def listen(self, on_retire: Callable[[], None], on_end: Callable[[], None]) -> None:
+    def listen(
+        self,
+        on_retire: Callable[[], None],
+        on_go_on: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
         """Calls them, in a thread of its own."""
 
         def hold() -> None:
-            while self.hear():
-                on_retire()
+            while told := self.hear():
+                (on_retire if told == "retire" else on_go_on)()
             on_end()
             time.sleep(LAST_SECONDS)
             end_own_group()

@@ -28,7 +28,12 @@ class Supervised(Protocol):
     """The line to a supervisor."""
 
     def say(self, document: dict[str, Any]) -> None: ...
-    def listen(self, on_retire: Callable[[], None], on_end: Callable[[], None]) -> None: ...
+    def listen(
+        self,
+        on_retire: Callable[[], None],
+        on_go_on: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -71,18 +76,27 @@ async def _work(shift: Shift, line: Supervised | None, max_jobs: int | None) -> 
             worker.hurry(grace)
         stop.set()
 
+    def go_on() -> None:
+        for worker in app.workers_here:
+            worker.wear.max_jobs = None
+
     _drain_on_signals(loop, hurry, shift.grace)
     if line is not None:
         line.listen(
             lambda: _call(loop, stop.set),
+            lambda: _call(loop, go_on),
             lambda: _call(loop, hurry, 0.0),
         )
     async with app:
         working = asyncio.create_task(
             app.work(queues=shift.queues, slots=shift.slots, stop=stop, grace=_UNLIMITED)
         )
+        # It is there after one turn of the loop, and has claimed nothing yet.
+        await asyncio.sleep(0)
+        for worker in app.workers_here:
+            worker.wear.max_jobs = max_jobs
         await _tell_start(app, working, shift.common)
-        worn = await _watch(shift, working, stop, line, max_jobs)
+        worn = await _watch(shift, working, stop, line)
         left = await working
         if line is not None:
             line.say({"ends": exits.DONE})
@@ -104,13 +118,11 @@ async def _watch(
     working: asyncio.Task[int],
     stop: asyncio.Event,
     line: Supervised | None,
-    max_jobs: int | None,
 ) -> bool:
     """Waits until the worker drains. True where it should not go on as it is."""
     if working.done():
         return False
     (worker,) = shift.app.workers_here
-    worker.wear.max_jobs = max_jobs
     idle = asyncio.ensure_future(worker.out_of_work.wait())
     worn = asyncio.ensure_future(worker.wear.worn.wait())
     stopped = asyncio.ensure_future(stop.wait())

@@ -231,7 +231,10 @@ class Supervisor:
 
     def _retire(self, place: Place, child: Child) -> None:
         """Lets a child end what it runs, and another begin; one at a time in each place."""
-        if child is not place.child or place.retiring is not None or self._kill_at is not None:
+        if child is not place.child or self._kill_at is not None:
+            return
+        if place.retiring is not None:
+            child.go_on()
             return
         # One that has done its jobs is replaced at once; one that is too large at its start would
         # be followed by others like it, as one that crashes.

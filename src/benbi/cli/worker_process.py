@@ -62,6 +62,10 @@ class Child:
         """It claims nothing more and ends when what it runs has ended."""
         self._say("retire")
 
+    def go_on(self) -> None:
+        """It can not be replaced yet: it claims beyond its ``max_jobs`` meanwhile."""
+        self._say("go on")
+
     def _say(self, line: str) -> None:
         try:
             self.line.sendall(line.encode() + b"\n")

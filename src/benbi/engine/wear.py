@@ -20,6 +20,11 @@ class Wear:
         self.max_jobs: int | None = None
         self._started = 0
 
+    @property
+    def left(self) -> float:
+        """How many jobs it may still start."""
+        return float("inf") if self.max_jobs is None else max(0, self.max_jobs - self._started)
+
     def note_started(self, jobs: int) -> None:
         self._started += jobs
         if self.max_jobs is not None and self._started >= self.max_jobs:

@@ -41,6 +41,8 @@ LOOK_SECONDS = 0.1
 LOOP_BLOCK_LIMIT = 300.0
 EXCLUSIVE_SHARE = 0.8
 SIGN_OFF_SECONDS = 5.0
+# A grace that nobody has set.
+ENDLESS_SECONDS = 365 * 86_400.0
 
 _numbers = count(1)
 
@@ -209,8 +211,9 @@ class Worker:
         try:
             if self._buried:
                 await self._start_again()
-            if self._hungry and self._slots.free > 0:
-                await self._claim(self._slots.free)
+            free = min(self._slots.free, self.wear.left)
+            if self._hungry and free > 0:
+                await self._claim(int(free))
                 return
             await self._wait_for_news()
             if not self._stop.is_set() and self._look_is_due():
@@ -358,7 +361,8 @@ class Worker:
         self._drained_by = min(self._drained_by, time.monotonic() + grace)
         if len(self._slots):
             left = max(0.0, self._drained_by - time.monotonic())
-            log.info("draining: %d jobs are running, grace %.0f s", len(self._slots), left)
+            until = f"grace {left:.0f} s" if left < ENDLESS_SECONDS else "they may end"
+            log.info("draining: %d jobs are running, %s", len(self._slots), until)
         deadline = await self._let_bodies_end()
         self._slots.interrupt_all("drain")
         await self._slots.ended(max(1.0, deadline - time.monotonic()))
