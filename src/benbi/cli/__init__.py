@@ -13,7 +13,12 @@ def main() -> None:
 
         print(f"benbi {__version__}")
         return
+    from benbi.cli import exits
+
+    exits.open_streams()
     # Only now: cyclopts and rich take longer to import than all that --version needs.
     from benbi.cli.entry import run
 
-    sys.exit(run(tokens))
+    code = run(tokens)
+    exits.flush_stderr()
+    sys.exit(code)

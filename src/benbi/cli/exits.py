@@ -20,6 +20,7 @@ import os
 import sys
 import traceback
 import unicodedata
+from contextlib import suppress
 from typing import Final
 
 from benbi.errors import BenbiError, ConfigurationError, StoreError, TaskDefinitionError
@@ -83,7 +84,8 @@ def one_line(text: str) -> str:
 
 def tell(text: str) -> None:
     """One line on stderr, for a person."""
-    print(f"benbi: {one_line(text)}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"benbi: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def tell_error(error: BenbiError, *, debug: bool) -> int:
@@ -95,6 +97,22 @@ def tell_error(error: BenbiError, *, debug: bool) -> int:
             print(visible(str(note)).rstrip(), file=sys.stderr)
     tell(str(error) or type(error).__name__)
     return code_for_error(error)
+
+
+def open_streams() -> None:
+    """Gives a process that was started without stdout or stderr some that take everything: the
+    next file that it opens would have their numbers."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+
+
+def flush_stderr() -> None:
+    """What stderr does not take is dropped, or the interpreter would end with 120 for it."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def close_stdout() -> None:

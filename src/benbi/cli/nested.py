@@ -73,6 +73,7 @@ class Line:
 
 def main() -> int:
     """Works as the supervisor says; the exit code."""
+    exits.open_streams()
     line = Line()
     told = json.loads(line.hear() or "{}")
     if not told:
@@ -95,4 +96,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    exits.flush_stderr()
+    sys.exit(code)

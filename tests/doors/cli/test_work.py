@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +49,25 @@ def test_a_signal_lets_running_jobs_end(benbi: Command, number: signal.Signals) 
     assert working.wait() == 0
     assert benbi.read("jobs", "show", job_id)["state"] == "completed"
     assert benbi.read("jobs", "show", waiting)["state"] == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("streams", "processes"), [(">&- 2>&-", ""), (">/dev/full 2>/dev/full", "--processes 1")]
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_drain_ends_with_0_where_nothing_can_be_printed(
+    benbi: Command, streams: str, processes: str
+) -> None:
+    command = f"exec {sys.executable} -m benbi work shop:app {processes} {streams}"
+    with subprocess.Popen(
+        ["sh", "-c", command], cwd=benbi.folder, env=benbi.environment({})
+    ) as working:
+        try:
+            wait_until(lambda: '"slots"' in benbi.run("workers", "list", "--json").stdout, 20.0)
+            working.send_signal(signal.SIGTERM)
+            assert working.wait(20) == 0
+        finally:
+            working.kill()
 
 
 def test_what_does_not_end_within_the_grace_goes_back(benbi: Command) -> None:
