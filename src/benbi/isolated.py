@@ -13,11 +13,12 @@ import json
 import logging
 import os
 import queue
+import selectors
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
@@ -106,6 +107,7 @@ class Line:
         # The job at hand: whatever is said is of it.
         self._job = 0
         self._forked = False
+        self._lives_by: dict[int, tuple[int, int]] = {}
 
     # What the attempt asks of a store.
 
@@ -134,7 +136,11 @@ class Line:
             self._send(frame)
 
     def _send(self, frame: Frame) -> None:
-        self._connection.sendall(packed(frame | {"job": self._job}))
+        try:
+            self._connection.sendall(packed(frame | {"job": self._job}))
+        except OSError:
+            # The worker is gone, or the body has closed the line: it is lost at once.
+            end_own_group()
 
     # Processes that a body forks.
 
@@ -151,6 +157,18 @@ class Line:
         """Ends a forked process in which the body came to its end, as it does in the first one."""
         if self._forked:
             os._exit(0)
+
+    # Descriptors that a body closes.
+
+    def live_by(self, descriptors: Iterable[int]) -> None:
+        """The descriptors without which this process hears neither the worker nor its threads."""
+        kept = [*descriptors, self._connection.fileno()]
+        self._lives_by = {descriptor: _identity(descriptor) for descriptor in kept}
+
+    def end_broken(self) -> None:
+        """Ends this process where the body has closed what it lives by: it would hang."""
+        if any(_identity(fd) != before for fd, before in self._lives_by.items()):
+            end_own_group()
 
     # What the worker says.
 
@@ -212,6 +230,14 @@ class Line:
             attempt.ask_to_stop(reason)
 
 
+def _identity(descriptor: int) -> tuple[int, int]:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return (-1, -1)
+    return (found.st_dev, found.st_ino)
+
+
 def _answer(frame: Frame) -> Any:
     if "error" not in frame:
         return Accepted(frame["cancel"])
@@ -238,6 +264,7 @@ class BodyThreads(Threads):
                 return function(*args, **kwargs)
             finally:
                 self._line.end_fork()
+                self._line.end_broken()
 
         return await super().run(guarded)
 
@@ -273,7 +300,13 @@ def run(line: Line, job: Frame, threads: Threads) -> None:
         rest = frames.from_write(Write(frames.as_claim(job["claim"]), 0))
         line.say(_end(outcome, rest, again=False))
         return
-    asyncio.run(_run(line, job, task, threads))
+    selector = selectors.DefaultSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.get_loop()
+        line.live_by([selector.fileno(), *(key.fd for key in selector.get_map().values())])
+        runner.run(_run(line, job, task, threads))
+        # Threads that are left behind may end when this loop is closed.
+        line.live_by([])
     # What the body left in the loop is over; the result did not wait for that.
     line.say({"tells": "free"})
 

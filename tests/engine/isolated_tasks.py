@@ -127,6 +127,17 @@ async def leaves_a_thread_running() -> int:
     return os.getpid()
 
 
+@app.task(isolation="process", max_losses=1)
+def closes_all() -> None:
+    os.closerange(0, 11)
+
+
+@app.task(isolation="process", max_losses=1)
+async def closes_all_in_loop() -> None:
+    os.closerange(0, 11)
+    await asyncio.sleep(0.01)
+
+
 @app.task(isolation="process")
 async def opens(ctx: Context, gate: str) -> int:
     if ctx.attempt == 1:

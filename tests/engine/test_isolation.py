@@ -193,6 +193,13 @@ async def test_a_death_is_seen_while_a_copy_has_the_line(
                 os.kill(copy, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("task", ["closes_all", "closes_all_in_loop"])
+async def test_who_closes_what_its_child_lives_by_is_lost(tasks: Any, task: str) -> None:
+    async with tasks.app as app, working(app), asyncio.timeout(10):
+        with pytest.raises(JobFailed, match="while it ran this job"):
+            await (await getattr(tasks, task).enqueue()).result()
+
+
 @pytest.mark.parametrize(("losses", "state"), [(0, "pending"), (1, "retrying"), (2, "failed")])
 def test_a_loss_is_charged_as_for_a_dead_worker(losses: int, state: str) -> None:
     claim = Claim(1, 1, bytes(16), "work", "q", "", 5, 1, losses, 3, 3, 1, 1, None, 1, "{}", 1)
