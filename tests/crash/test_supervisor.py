@@ -144,6 +144,11 @@ def test_a_worker_that_is_killed_is_buried(nest: Nest) -> None:
     wait_until(lambda: nest.app.get_sync(job.id).losses, 5.0, "long before its heartbeat is missed")
 
 
+def test_too_many_processes_are_refused(nest: Nest) -> None:
+    assert nest.work("--processes", "100000").wait(20) == 2
+    assert "Must be <= 500" in nest.log
+
+
 def test_a_task_that_exits_with_0_has_crashed(nest: Nest) -> None:
     job = nest.tasks.in_loop.enqueue_sync("exit 0")
     assert nest.work("--processes", "1", "--once").wait(20) == 0

@@ -114,6 +114,8 @@ class Supervisor:
         self._mind_signals()
         for place in self._places:
             self._reap(place)
+            # Many take a while to start.
+            self._mind_signals()
             if place.child is None and not place.done and self._kill_at is None:
                 self._start(place)
         now = time.monotonic()

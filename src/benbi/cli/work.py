@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from benbi.cli.options import (
     AT_LEAST_ONE,
@@ -31,10 +32,13 @@ Slots = Annotated[
 ]
 Grace = Annotated[str, Parameter(help="How long running jobs may go on after a signal: 30, 2m.")]
 LogLevel = Annotated[Level, Parameter(help="What is logged on stderr.")]
+# Each takes a descriptor of the supervisor, and tens of MiB.
+MOST_PROCESSES: Final = 500
+
 Processes = Annotated[
     int | None,
     Parameter(
-        validator=AT_LEAST_ONE,
+        validator=Number(gte=1, lte=MOST_PROCESSES),
         help="So many worker processes, each with its own slots, started again when they die.",
     ),
 ]
