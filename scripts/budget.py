@@ -4,9 +4,10 @@
     scripts/budget.py --whole                          the parts that were run, together
 
 One part may borrow from another: over its share it is named, and what it took is kept in the file
-that ``BUDGET_SPENT`` names. Only the whole has to keep within the sum of all shares; that
-exits with 1. A part that has taken three times its share is stuck and is ended, with all that it
-started. The shares are seconds of a machine as fast as the file says; a slower one gets more.
+that ``BUDGET_SPENT`` names. Only the whole has to keep within the sum of all shares: it is told
+when it does not, and exits with 1 when it is over by half, which no noise explains. A part that
+has taken three times its share is stuck and is ended, with all that it started. The shares are
+seconds of a machine as fast as the file says; a slower one gets more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 
 LAST_WORDS = 10  # seconds
 STUCK = 3  # times its share
+# One machine took 14, 20 and 36 s for the same checks within a day: neighbours, not us.
+NOISE = 1.5
 
 BUDGET = Path(__file__).resolve().parent.parent / ".ci" / "budget.toml"
 
@@ -97,8 +100,7 @@ def whole() -> int:
     print(f"budget: the whole took {spent:.0f} s of {allowed:.0f}", flush=True)
     if spent > allowed:
         print("budget: the whole went over its budget", file=sys.stderr)
-        return 1
-    return 0
+    return 1 if spent > NOISE * allowed else 0
 
 
 def main(arguments: list[str]) -> int:

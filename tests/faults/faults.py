@@ -848,13 +848,6 @@ FAULTS = [
         "test_a_cancel_kills_what_does_not_stop_with_all_it_started",
     ),
     Fault(
-        "what an earlier job left behind speaks for the next",
-        "engine/children.py",
-        '                if told["job"] != child.jobs:\n',
-        '                if told["job"] is None:\n',
-        "tests/engine/test_isolation.py::test_what_an_earlier_job_says_is_not_taken_for_this_one",
-    ),
-    Fault(
         "the death of a child is charged as a failure",
         "outcome.py",
         '        return Decision("pending", "lost", live=True, data=record, losses=1)\n',

@@ -69,15 +69,25 @@ def test_a_part_that_is_stuck_is_ended() -> None:
     assert part(0.1, "import signal; signal.sigwait([signal.SIGUSR1])") == 124
 
 
-@pytest.mark.parametrize(("machine", "code"), [(1.0, 1), (3.0, 0)])
+@pytest.mark.parametrize(
+    ("machine", "share", "over", "code"),
+    [(1.0, 60, False, 0), (1.0, 40, True, 0), (1.0, 30, True, 1), (3.0, 30, False, 0)],
+)
 def test_the_whole_keeps_within_its_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: float, code: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: float,
+    share: float,
+    over: bool,
+    code: int,
 ) -> None:
     monkeypatch.setenv("BUDGET_SPENT", str(tmp_path / "seconds"))
     (tmp_path / "seconds").write_text("one 30.0\ntwo 70.5\n", "utf-8")
-    monkeypatch.setattr(budget, "budgets", lambda: {"one": 50, "two": 50})
+    monkeypatch.setattr(budget, "budgets", lambda: {"one": share, "two": share})
     monkeypatch.setattr(budget, "slowness", lambda: machine)
     assert budget.main(["--whole"]) == code
+    assert ("over its budget" in capsys.readouterr().err) == over
 
 
 def test_what_a_part_took_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
