@@ -21,7 +21,7 @@ BEGIN: Final = "<!-- written by scripts/states.py: begin -->"
 END: Final = "<!-- written by scripts/states.py: end -->"
 
 # Left out of the drawing, which they would make unreadable; the table has them.
-BESIDE: Final = ("cancel", "expire", "again", "hold", "mark")
+BESIDE: Final = ("cancel", "expire", "again", "mark")
 
 # Why each move is made. The states stand in the table; this is what a table can not say.
 WHEN: Final = {
@@ -45,7 +45,6 @@ WHEN: Final = {
     "answer": "its last open question was answered",
     "expire": "`expires_in=` was over before it started, or nobody answered in time",
     "again": "somebody retries it by hand",
-    "hold": "it was retried by hand before what comes first, and has not started",
     "mark": "an operator says how it ended (DAGs, to come)",
 }
 

@@ -94,7 +94,6 @@ MOVES: Final[dict[str, Move]] = dict(
         _move("answer", "input_required", "pending waiting"),
         _move("expire", "pending scheduled waiting input_required", "failed"),
         _move("again", "failed canceled skipped", "pending waiting"),
-        _move("hold", "pending", "waiting"),
         _move(
             "mark",
             "waiting scheduled pending retrying input_required completed failed canceled skipped",

@@ -35,16 +35,7 @@ class Node:
     state: str = "waiting"
     started: bool = False
     with_its_upstream: bool = False
-    by_hand: bool = False
     heard: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def hears_again(self) -> bool:
-        """Whether it takes back what it heard of a job that lives again."""
-        if self.state == "waiting" or self.with_its_upstream:
-            return True
-        waits_its_turn = self.state == "pending" and self.by_hand
-        return not self.started and (self.state == "canceled" or waits_its_turn)
 
     def verdict(self) -> str:
         ends = "".join(self.heard.values())
@@ -86,7 +77,7 @@ class Graph:
         for node in nodes:
             verdict = node.verdict() if node.state == "waiting" else "wait"
             if verdict == "run":
-                node.state, node.by_hand = "pending", False
+                node.state = "pending"
             elif verdict != "wait":
                 node.state = {"fail": "failed", "skip": "skipped"}[verdict]
                 node.with_its_upstream = verdict == "fail"
@@ -96,12 +87,14 @@ class Graph:
     def again(self, node: Node) -> None:
         must_wait = not node.started and node.verdict() == "wait"
         node.state, node.with_its_upstream = ("waiting" if must_wait else "pending"), False
-        node.by_hand = not must_wait
         alive = [node]
         while alive:
             names = {one.name for one in alive}
             hearing = [
-                child for child in self.nodes if names & set(child.heard) and child.hears_again
+                child
+                for child in self.nodes
+                if names & set(child.heard)
+                and (child.state == "waiting" or child.with_its_upstream)
             ]
             for child in hearing:
                 child.heard = {n: end for n, end in child.heard.items() if n not in names}
@@ -109,9 +102,6 @@ class Graph:
             alive = [child for child in hopeful if child.with_its_upstream]
             for child in alive:
                 child.state, child.with_its_upstream = "waiting", False
-            for child in hearing:
-                if child.state == "pending" and child.verdict() == "wait":
-                    child.state = "waiting"
             self.spread(self.decide(hopeful))
 
 

@@ -54,7 +54,7 @@ PROPOSALS: dict[str, tuple[str, str, Outcome, float | None]] = {
     "stop": ("stop", "canceled", Canceled(), None),
 }
 # What no part of the first slice does yet.
-LATER = {"settle", "admit", "wait", "hold", "mark"}
+LATER = {"settle", "admit", "wait", "mark"}
 
 
 @dataclass(repr=False)

@@ -313,33 +313,6 @@ def test_a_parent_that_waits_still_is_counted_anew(rig: Rig) -> None:
     assert rig.state(child) == "pending"
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)])
-def test_jobs_canceled_together_wait_for_each_other_again(rig: Rig, order: tuple[int, ...]) -> None:
-    """In whichever order they are retried."""
-    first = rig.put()
-    second = rig.put(after=[first])
-    jobs = [first, second, rig.put(after=[second])]
-    for job_id in reversed(jobs):
-        rig.cancel(job_id)
-    for place in order:
-        rig.again(jobs[place])
-    assert [rig.state(job_id) for job_id in jobs] == ["pending", "waiting", "waiting"]
-    assert rig.last(jobs[2]) == ("waiting", "by_hand")
-    for job_id in jobs:
-        end(rig, job_id, "ok")
-    assert {rig.state(job_id) for job_id in jobs} == {"completed"}
-
-
-def test_a_canceled_child_that_ran_waits_for_nothing(rig: Rig) -> None:
-    root = rig.put()
-    child = rig.put(after=[root], when="all_done")
-    end(rig, root, "failed")
-    end(rig, child, "failed")
-    for job_id in (root, child):
-        rig.again(job_id)
-    assert [rig.state(job_id) for job_id in (root, child)] == ["pending", "pending"]
-
-
 def test_a_job_retried_itself_runs_whatever_came_first(rig: Rig) -> None:
     one, two = rig.put(), rig.put()
     child = rig.put(after=[one, two])

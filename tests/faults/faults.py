@@ -443,25 +443,9 @@ FAULTS = [
     Fault(
         "a retry by hand takes back what ran",
         UPSTREAM,
-        "       OR c.state = 'failed' AND c.reason = 'upstream_failed'\n",
-        "       OR c.state IN ('failed', 'completed')\n",
+        "       OR c.state = 'failed' AND c.reason = 'upstream_failed');",
+        "       OR c.state IN ('failed', 'completed'));",
         f"{CONFORMANCE}/test_upstream.py::test_a_child_that_ran_has_had_its_answer[file]",
-    ),
-    Fault(
-        "a child that was canceled with its parent runs before it",
-        UPSTREAM,
-        "       OR c.attempt = 0 AND (c.state = 'canceled' OR c.state",
-        "       OR c.attempt = 0 AND (c.state = 'gone' OR c.state",
-        f"{CONFORMANCE}/test_upstream.py::"
-        "test_jobs_canceled_together_wait_for_each_other_again[file-order0]",
-    ),
-    Fault(
-        "a child that was retried before its parent runs before it",
-        UPSTREAM,
-        "OR c.state = 'pending' AND c.reason = 'by_hand'));",
-        "OR c.state = 'gone' AND c.reason = 'by_hand'));",
-        f"{CONFORMANCE}/test_upstream.py::"
-        "test_jobs_canceled_together_wait_for_each_other_again[file-order1]",
     ),
     Fault(
         "cancel ignored where a job begins to wait",

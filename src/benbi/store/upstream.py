@@ -173,7 +173,6 @@ def waits(tx: Transaction, n: int) -> bool:
 def reopen(tx: Transaction, n: int) -> int:
     """Job ``n`` lives again: so do, all the way down, the jobs that failed with it. How many.
 
-    What was retried itself before, and has not started, waits for it, if its rule is open again.
     In one transaction, however many they are. What still fails by what else came first stays.
     """
     level, reopened = [n], 0
@@ -183,13 +182,11 @@ def reopen(tx: Transaction, n: int) -> int:
         for _, child, outcome in edges:
             taken.setdefault(child, Counter())[outcome] += 1
         rows = _change(tx, taken, -1)
-        says = {row[0]: verdict(row[1], Counts(*row[2:6])) for row in rows}
-        hopeful = [child for child, said in says.items() if said != FAIL]
+        hopeful = [row[0] for row in rows if verdict(row[1], Counts(*row[2:6])) != FAIL]
         level = [row[0] for row in tx.rows("wait_again", ns=_listed(hopeful))]
         reopened += len(level)
         tx.many("forget_result", [(child,) for child in level])
-        held = tx.rows("hold", ns=_listed(child for child, said in says.items() if said == WAIT))
-        tx.rows("arrived", ns=_listed([*level, *(child for (child,) in held)]), now=tx.now)
+        tx.rows("arrived", ns=_listed(level), now=tx.now)
         begin(tx, hopeful, [])
     return reopened
 
