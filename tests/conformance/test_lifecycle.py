@@ -514,4 +514,5 @@ def test_the_store_does_what_the_table_of_moves_says(
     made = machine.made  # type: ignore[attr-defined]
     assert set(made) <= set(MOVES) - LATER
     # A machine that never gets anywhere would agree with any model.
-    assert {"claim", "release", "lose", "cancel", "again"} <= set(made), made
+    if examples >= SHORT["file"]:
+        assert {"claim", "release", "lose", "cancel", "again"} <= set(made), made

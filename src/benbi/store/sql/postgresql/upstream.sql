@@ -128,15 +128,13 @@ DELETE FROM benbi.edges WHERE child_n = :n;
 UPDATE benbi.jobs SET up_total = :total WHERE n = :n;
 
 -- name: counted_edges
--- A retry by hand: what its job counted for is open again for children that still wait, for those
--- that failed with it, and for those that were canceled, or are retried by hand themselves, and
--- never ran. A child that ran has had its answer.
+-- A retry by hand: what its job counted for is open again for children that still wait, and for
+-- those that failed with it. A child that ran has had its answer.
 SELECT e.parent_n, e.child_n, e.outcome
 FROM benbi.edges AS e JOIN benbi.jobs AS c ON c.n = e.child_n
 WHERE e.parent_n = ANY (translate(:ns, '[]', '{}')::bigint[]) AND e.outcome IS NOT NULL
   AND (c.state = 'waiting' AND c.waits_for = 'upstream'
-       OR c.state = 'failed' AND c.reason = 'upstream_failed'
-       OR c.attempt = 0 AND (c.state = 'canceled' OR c.state = 'pending' AND c.reason = 'by_hand'))
+       OR c.state = 'failed' AND c.reason = 'upstream_failed')
 ORDER BY c.n
 FOR UPDATE OF c;
 
@@ -151,13 +149,6 @@ SET state = 'waiting', waits_for = 'upstream', reason = 'by_hand', finished_at =
     token = NULL, expires_at = NULL, last_seq = last_seq + 1
 WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[]) AND state = 'failed' AND reason = 'upstream_failed'
 RETURNING n, last_seq, attempt;
-
--- name: hold
--- Retried by hand before what comes first: it has not started, and waits for that after all.
-UPDATE benbi.jobs
-SET state = 'waiting', waits_for = 'upstream', last_seq = last_seq + 1
-WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[]) AND (state || '') = 'pending' AND reason = 'by_hand' AND attempt = 0
-RETURNING n;
 
 -- name: adrift
 -- The net, in bounded stretches: a job that waits although all that it waits for has ended. It takes
