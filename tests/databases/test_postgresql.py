@@ -282,6 +282,16 @@ def test_a_connection_without_a_transaction_is_refused(url: str) -> None:
         assert [found.id for found in app.jobs_sync()] == [job.id]
 
 
+def test_another_database_is_refused(url: str) -> None:
+    with (
+        postgresql.own_database() as other,
+        app_on(url) as app,
+        psycopg.connect(other) as there,
+        pytest.raises(Refused, match="another database"),
+    ):
+        double(app, 1, connection=there)
+
+
 def test_a_callers_transaction_keeps_no_parent_from_ending(url: str, rig: Rig) -> None:
     claim = rig.running()
     with app_on(url) as app, psycopg.connect(url) as connection:

@@ -186,9 +186,9 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
     gone: list[tuple[Any, ...]] = [(n,) for n, over in rows if over]
     files: list[Row] = []
     if gone:
-        for found in tx.each("prune_artifacts", gone):
-            files += found
-        runs = tx.rows("runs_of", ns=json.dumps([n for (n,) in gone]))
+        listed = json.dumps([n for (n,) in gone])
+        files = tx.rows("prune_artifacts", ns=listed)
+        runs = tx.rows("runs_of", ns=listed)
         for part in (
             "events",
             "steps",

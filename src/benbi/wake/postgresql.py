@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
@@ -136,10 +137,10 @@ class Notifier:
                     logger.warning("other processes are not told of new jobs: %s", error)
                 lost, self._channel = True, None
                 if not self._ended:
-                    threading.Event().wait(AGAIN)
+                    time.sleep(AGAIN)
             if self._ended:
                 if self._channel is not None:
                     with suppress(Exception):
                         self._channel.close()
                 return
-            threading.Event().wait(REST)
+            time.sleep(REST)

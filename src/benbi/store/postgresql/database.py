@@ -82,6 +82,7 @@ class PostgresDatabase:
         self._conninfo = make_conninfo(url, **{**_NETWORK, **named, "application_name": "benbi"})
         self._lock = threading.Lock()
         self._reached = False
+        self._name = ""
 
     def connect(self) -> PostgresSession:
         """A new session. StoreError where the server can not be reached or is not fit."""
@@ -101,6 +102,7 @@ class PostgresDatabase:
         with self._lock:
             if not self._reached:
                 self._refuse_unfit(connection)
+                self._name = connection.info.dbname
                 self._reached = True
         return connection
 
@@ -127,10 +129,13 @@ class PostgresDatabase:
     def borrow(self, connection: Any) -> PostgresTransaction:
         """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
 
-        Refused: another database, and a connection in autocommit mode without a transaction.
+        Refused: a database of another name (that it is another server can not be told), and a
+        connection in autocommit mode without a transaction.
         """
         if not isinstance(connection, psycopg.Connection):
             raise Refused(f"connection= takes a psycopg.Connection here, not {connection!r}")
+        if connection.info.dbname != self._name:
+            raise Refused(f"connection= is on another database than {self.url}")
         if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
             raise Refused(
                 "connection= is in autocommit mode without a transaction: use connection."

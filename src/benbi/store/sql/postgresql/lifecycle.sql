@@ -366,7 +366,7 @@ DELETE FROM benbi.questions WHERE job_n = ANY (:n::bigint[]);
 DELETE FROM benbi.progress WHERE job_n = ANY (:n::bigint[]);
 -- name: prune_artifacts
 -- Their files go after the commit.
-DELETE FROM benbi.artifacts WHERE job_n = :n RETURNING file;
+DELETE FROM benbi.artifacts WHERE job_n = ANY (translate(:ns, '[]', '{}')::bigint[]) RETURNING file;
 -- name: prune_logs
 DELETE FROM benbi.logs WHERE job_n = ANY (:n::bigint[]);
 -- name: prune_arguments

@@ -358,7 +358,7 @@ DELETE FROM benbi_questions WHERE job_n = :n;
 DELETE FROM benbi_progress WHERE job_n = :n;
 -- name: prune_artifacts
 -- Their files go after the commit.
-DELETE FROM benbi_artifacts WHERE job_n = :n RETURNING file;
+DELETE FROM benbi_artifacts WHERE job_n IN (SELECT value FROM json_each(:ns)) RETURNING file;
 -- name: prune_logs
 DELETE FROM benbi_logs WHERE job_n = :n;
 -- name: prune_arguments
