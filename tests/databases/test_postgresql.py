@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from benbi import Benbi, JobHandle
+from benbi.engine.marks import FROM_THE_START_SECONDS
 from benbi.errors import ConfigurationError, Refused, SchemaTooNew, StoreError, StoreReadOnly
 from benbi.job import Claim
 from benbi.store import lifecycle, moves, upstream, views
@@ -80,7 +81,7 @@ def one_waits(tx: Any) -> None:
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
-    wait_until(lambda: tx._cursor.execute(waiting).fetchone()[0] == 1, SOON, "one waits")
+    wait_until(lambda: postgresql.looked(tx, waiting) == [(1,)], SOON, "one waits")
 
 
 # Two apps: nothing but the server is between them.
@@ -124,6 +125,43 @@ async def test_a_worker_outlives_the_end_of_all_its_connections(url: str, look: 
         # What waits is repeated whole on new connections.
         handles = await app.enqueue_many([app.tasks["double"].call(n) for n in range(50)])
         assert [await job.result(timeout=SOON) for job in handles] == [2 * n for n in range(50)]
+
+
+# Where claims go on.
+
+
+def test_claims_go_on_behind_the_mark(rig: Rig) -> None:
+    worker = rig.worker()
+    marks: dict[str, lifecycle.Place] = {}
+    ids = [rig.put() for _ in range(4)]
+    assert [claim.job_id for claim in rig.claim(worker, 2, marks=marks)] == ids[:2]
+    first = rig.put(rank=-1)
+    assert [claim.job_id for claim in rig.claim(worker, 2, marks=marks)] == ids[2:]
+    # Nothing is left behind the mark; one from the start finds what came before it.
+    assert rig.claim(worker, 2, marks=marks) == []
+    assert rig.claim_one(worker).job_id == first
+
+
+async def test_a_job_that_becomes_the_first_does_not_wait_for_the_end_of_a_backlog(
+    url: str,
+) -> None:
+    app = Benbi(url, slots=1)
+    order: list[int] = []
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def note(number: int) -> None:
+        order.append(number)
+        (ended if number == 99 else begun).set()
+        # Several looks from the start fall into the whole of it.
+        await asyncio.sleep(FROM_THE_START_SECONDS / 10)
+
+    async with app, app.working():
+        await app.enqueue_many([note.call(n) for n in range(100)])
+        await begun.wait()
+        await note.options(priority=1).enqueue(-1)
+        await asyncio.wait_for(ended.wait(), SOON)
+        assert -1 in order
 
 
 # Readers of many jobs.

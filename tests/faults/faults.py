@@ -881,6 +881,14 @@ LIMIT :most;""",
         "tests/databases/test_postgresql.py::test_claims_pass_over_what_another_is_claiming",
     ),
     Fault(
+        "the mark of claims is never taken back",
+        "engine/marks.py",
+        "        if time.monotonic() - self._started_at >= FROM_THE_START_SECONDS:\n",
+        "        if self._started_at < 0:\n",
+        "tests/databases/test_postgresql.py"
+        "::test_a_job_that_becomes_the_first_does_not_wait_for_the_end_of_a_backlog",
+    ),
+    Fault(
         "burial without the worker's lock on a server",
         f"{ON_SERVER}/lifecycle.sql",
         "WHERE n = :worker AND beat_no = :beat_no FOR UPDATE;",

@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+from benbi.store.statements import parse
 from scripts.services import postgresql_url
 from tests.support import shadow
 
@@ -47,6 +49,12 @@ def own_database() -> Iterator[str]:
 def url_of(name: str) -> str:
     """The URL of a database of this server."""
     return urlsplit(postgresql_url())._replace(path=f"/{name}").geturl()
+
+
+def looked(tx: Any, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a statement that has no name, in a transaction of the store's."""
+    statement = parse(f"-- name: look\n{sql}", "$")["look"]
+    return tx._pipeline.rows(tx._pipeline.send(statement))
 
 
 def _make(name: str) -> None:

@@ -24,6 +24,7 @@ from benbi.store.lifecycle import (
     Accepted,
     Asked,
     ClaimRequest,
+    Place,
     StepRecord,
     Told,
     Write,
@@ -33,6 +34,7 @@ from benbi.store.recorded import Recorded, recorded
 from benbi.store.store import Store
 from benbi.store.workers import Held, Worker
 from tests.support.polling import wait_until
+from tests.support.postgresql import looked
 
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
@@ -126,9 +128,10 @@ class Rig:
         queues: Sequence[str] = ("default",),
         tasks: Sequence[str] = ("work",),
         fragile: bool = True,
+        marks: dict[str, Place] | None = None,
     ) -> list[Claim]:
         request = ClaimRequest(
-            worker, 1000 + next(self._tokens), queues, json.dumps(tasks), most, fragile
+            worker, 1000 + next(self._tokens), queues, json.dumps(tasks), most, fragile, marks
         )
         return self.store.write_sync(lifecycle.claim, request)
 
@@ -330,7 +333,11 @@ class Rig:
         """How many rows a table has."""
 
         def view(tx: Any) -> int:
-            return tx._cursor.execute(f"SELECT count(*) FROM {self.table(part)}").fetchone()[0]
+            sql = f"SELECT count(*) FROM {self.table(part)}"
+            if self.database.dialect == "postgresql":
+                ((count,),) = looked(tx, sql)
+                return count
+            return tx._cursor.execute(sql).fetchone()[0]
 
         return self.store.read_sync(view)
 

@@ -20,6 +20,8 @@ from benbi.store.workers import Held, beat
 log = logging.getLogger("benbi.worker")
 
 LOOP_NAMED_SECONDS = 1.0
+# For each statement of a beat: a server that takes longer does not confirm in time.
+BEAT_SECONDS = 3.0
 
 
 class Beating(Protocol):
@@ -88,7 +90,7 @@ class Heart:
     def _beat(self) -> bool:
         """False where the worker was buried."""
         try:
-            self._session = self._session or self._database.connect()
+            self._session = self._session or self._database.connect(BEAT_SECONDS)
             with self._session.write() as tx:
                 held = beat(tx, self._worker_n)
         except Exception as error:

@@ -195,7 +195,7 @@ class Upkeep:
 
 
 def _neglected(view: Transaction) -> tuple[bool, bool, bool]:
-    ((overrun, expired),) = view.rows("neglected", now=view.now)
+    ((overrun, expired),) = view.rows("neglected")
     return bool(overrun), bool(expired), bool(view.rows("unsettled", most=1))
 
 

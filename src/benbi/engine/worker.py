@@ -18,6 +18,7 @@ from benbi.engine.attempt import Attempt, current
 from benbi.engine.beat import Heart
 from benbi.engine.hints import Hints
 from benbi.engine.joblog import watch
+from benbi.engine.marks import Marks
 from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
@@ -93,6 +94,7 @@ class Worker:
         )
         self._n = 0
         self._hungry = True
+        self._marks = Marks()
         self._buried = False
         self._stop = asyncio.Event()
         self._drained_by = float("inf")
@@ -273,18 +275,12 @@ class Worker:
         self._due_timer = self.loop.call_later(seconds, self._news.set)
 
     async def _claim(self, free: int) -> None:
-        empty = not len(self._slots)
-        request = ClaimRequest(
-            self._n,
-            secrets.randbits(63),
-            self.queues,
-            self._task_names,
-            free,
-            fragile=not self._slots.fragile,
-        )
+        empty, marks = not len(self._slots), self._marks.next()
+        mine = (self._n, secrets.randbits(63), self.queues, self._task_names)
+        request = ClaimRequest(*mine, free, fragile=not self._slots.fragile, marks=marks)
         claims = await self._store.write(lifecycle.claim, request)
         self.claimed_at = time.monotonic()
-        self._hungry = len(claims) == free
+        self._hungry = self._marks.more(len(claims) == free)
         for claim in claims:
             self._slots.start(claim)
         self._note_idle(empty)

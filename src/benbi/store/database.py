@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+# Seconds for each statement of a session that nobody waits for in a hurry.
+PATIENCE = 15.0
 
 
 class Transaction(Protocol):
-    """Named statements in one transaction. ``now``: microseconds UTC, the same throughout."""
+    """Named statements in one transaction."""
 
-    now: int
+    @property
+    def now(self) -> int:
+        """Microseconds UTC, the same throughout."""
+        ...
 
     def rows(self, statement: str, /, **values: Any) -> list[Row]:
         """Runs a statement once and returns all its rows."""
@@ -72,8 +77,10 @@ class Database(Protocol):
     # The time as this process has it, in microseconds.
     now: Callable[[], int]
 
-    def connect(self) -> Session:
-        """A new session. Raises StoreError where the database can not be opened."""
+    def connect(self, patience: float = PATIENCE) -> Session:
+        """A new session. Raises StoreError where the database can not be opened.
+
+        ``patience``: seconds that a server gets for each statement."""
         ...
 
     def borrow(self, connection: Any) -> Transaction:

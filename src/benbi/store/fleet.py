@@ -23,7 +23,7 @@ def moment(micros: int) -> datetime:
 
 def pause(tx: Transaction, name: str, by: str) -> None:
     """Nothing is claimed from the queue any more; what runs goes on."""
-    tx.rows("pause_queue", name=name, by=by, now=tx.now)
+    tx.rows("pause_queue", name=name, by=by)
 
 
 def resume(tx: Transaction, name: str) -> None:

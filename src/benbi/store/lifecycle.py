@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from benbi.errors import ClaimLost, IdempotencyConflict
 from benbi.job import FINAL, Claim, NewJob
@@ -115,7 +115,6 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]
     numbers = tx.insert(
         "enqueue",
         [job.id for job in jobs],
-        now=tx.now,
         task=job.task,
         queue=job.queue,
         owner=job.owner,
@@ -144,9 +143,15 @@ def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, New
     return job.id if inserted or tx.rows("existing", id=job.id) else keyed(tx, job)
 
 
+# (rank, run_at, n): the order of claims within a queue.
+Place: TypeAlias = tuple[int, int, int]
+START: Place = (-(2**63), 0, 0)
+
+
 class ClaimRequest(NamedTuple):
     """One claim call. ``token`` is fresh and random; ``fragile``: may a job that lost a worker
-    before be among the claimed? ``queues`` and ``tasks`` as the worker knows them."""
+    before be among the claimed? ``queues`` and ``tasks`` as the worker knows them. ``marks``: how
+    far earlier calls came in each queue; this one looks at what is behind, and moves them on."""
 
     worker: int
     token: int
@@ -154,6 +159,7 @@ class ClaimRequest(NamedTuple):
     tasks: str
     most: int
     fragile: bool
+    marks: dict[str, Place] | None = None
 
 
 def claim(tx: Transaction, request: ClaimRequest) -> list[Claim]:
@@ -169,24 +175,31 @@ def claim(tx: Transaction, request: ClaimRequest) -> list[Claim]:
         # Only the first: the healthy jobs behind the others must not wait for them.
         healthy = _candidates(tx, request, fragile=False)
         chosen = sorted([fragile[0], *healthy])[: request.most]
-    order = {n: place for place, (_, _, n, _) in enumerate(chosen)}
+    order = {n: place for place, (_, _, n, _, _) in enumerate(chosen)}
     ns = as_json(list(order))
-    rows = tx.rows("claim", worker=request.worker, token=request.token, now=tx.now, ns=ns)
+    rows = tx.rows("claim", worker=request.worker, token=request.token, ns=ns)
     # RETURNING has no order of its own.
     claims = sorted(map(_as_claim, rows), key=lambda made: order[made.n])
-    tx.rows("arrived", ns=ns, now=tx.now)
+    tx.rows("arrived", ns=ns)
+    if request.marks is not None:
+        request.marks.update({queue: (rank, run_at, n) for rank, run_at, n, _, queue in chosen})
     return claims
 
 
 def _candidates(tx: Transaction, request: ClaimRequest, fragile: bool) -> list[Row]:
+    """(rank, run_at, n, losses, queue) of the jobs that are next."""
     found: list[Row] = []
     for queue in request.queues:
+        rank, run_at, n = (request.marks or {}).get(queue, START)
         found += tx.rows(
             "candidates",
             queue=queue,
             tasks=request.tasks,
             fragile=int(fragile),
             most=request.most,
+            after_rank=rank,
+            after_run_at=run_at,
+            after_n=n,
         )
     return sorted(found)[: request.most]
 
@@ -234,9 +247,9 @@ def _record(tx: Transaction, item: Write, seq: int, canceled: bool = False) -> N
         )
     if item.progress is not None:
         done, total, message = item.progress
-        tx.rows("progress", n=n, done=done, total=total, message=message, now=tx.now)
+        tx.rows("progress", n=n, done=done, total=total, message=message)
     for statement, values in item.also:
-        tx.rows(statement, n=n, attempt=attempt, now=tx.now, **values)
+        tx.rows(statement, n=n, attempt=attempt, **values)
     if item.adds and canceled:
         # Whoever cancels a run means what its jobs would add as well.
         return
@@ -248,7 +261,6 @@ def _record(tx: Transaction, item: Write, seq: int, canceled: bool = False) -> N
             n=n,
             generation=item.claim.generation,
             attempt=attempt,
-            now=tx.now,
             **step._asdict(),
         )
 
@@ -287,7 +299,7 @@ def _finish(tx: Transaction, items: list[Write], outcomes: dict[int, Accepted | 
             gone.append(n)
         outcomes[id(item)] = Accepted(False, state)
     if arrived:
-        tx.rows("arrived", ns=as_json(arrived), now=tx.now)
+        tx.rows("arrived", ns=as_json(arrived))
     if events:
         tx.many("event", events)
     if results:
@@ -324,7 +336,6 @@ def _moved(tx: Transaction, items: list[Write]) -> dict[tuple[int, int, int], Ro
             events=events,
             token=token,
             ns=as_json(ns),
-            now=tx.now,
         ):
             moved[n, token, number] = tuple(found)
     return moved
@@ -341,7 +352,6 @@ def _ask(tx: Transaction, claim: Claim, asked: Asked) -> None:
         schema=asked.schema,
         default_answer=asked.default,
         timeout=asked.timeout,
-        now=tx.now,
     )
 
 

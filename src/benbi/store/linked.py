@@ -20,7 +20,7 @@ from benbi.store.database import Transaction
 def created(tx: Transaction, stored: Sequence[tuple[int, NewJob]]) -> None:
     """What follows the rows of new jobs (n, job), in the order of n: their events and arguments."""
     ns = json.dumps([n for n, _ in stored], separators=(",", ":"))
-    tx.rows("created", first=stored[0][0], ns=ns, now=tx.now)
+    tx.rows("created", first=stored[0][0], ns=ns)
     tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
 
 
@@ -105,7 +105,6 @@ class _Batch:
             [one.id for one in jobs],
             **job._asdict()
             | {
-                "now": tx.now,
                 "upstream": len(parents),
                 "run_n": self._run_of(job),
                 "parent_n": self._added_by,
@@ -139,7 +138,7 @@ class _Batch:
         if run is None:
             return None
         if run.id not in self._runs:
-            self._tx.rows("run", id=run.id, name=run.name, owner=job.owner, now=self._tx.now)
+            self._tx.rows("run", id=run.id, name=run.name, owner=job.owner)
             ((n, _),) = self._tx.rows("run_of_id", id=run.id)
             self._runs[run.id] = n
         return self._runs[run.id]

@@ -29,9 +29,7 @@ def migrate(database: Database, session: Session) -> list[str]:
         tx.rows("create_migrations")
         for version, name, sql in pending(tx, database):
             tx.script(sql)
-            tx.rows(
-                "record_migration", version=version, name=name, needs_code=_level(sql), now=tx.now
-            )
+            tx.rows("record_migration", version=version, name=name, needs_code=_level(sql))
             applied.append(f"{version:04d}_{name}")
     return applied
 

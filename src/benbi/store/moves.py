@@ -63,11 +63,11 @@ def cancel(tx: Transaction, ns: Sequence[int], reason: str) -> int:
     more edges than one does.
     """
     listed = json.dumps(ns)
-    moved = tx.rows("cancel", ns=listed, reason=reason, now=tx.now)
+    moved = tx.rows("cancel", ns=listed, reason=reason)
     tell(tx, moved, "canceled", reason)
     if len(moved) == len(ns):
         return len(moved)
-    asked = tx.rows("request_cancel", ns=listed, now=tx.now)
+    asked = tx.rows("request_cancel", ns=listed)
     tell(tx, asked, "cancel_requested", reason)
     return len(moved) + len(asked)
 
@@ -86,7 +86,6 @@ def again(tx: Transaction, n: int, attempts: int, losses: int, fresh: bool) -> i
         losses=losses,
         fresh=int(fresh),
         waits=int(upstream.waits(tx, n)),
-        now=tx.now,
     )
     if not moved:
         ((state, *_),) = tx.rows("standing", n=n)
@@ -107,7 +106,7 @@ def answer(tx: Transaction, job: Found, key: str, text: str, by: str) -> None:
     one, and where the job has ended."""
     if job.state in FINAL:
         raise AnswerRefused(f"the job is {job.state}: it waits for no answer any more")
-    if not tx.rows("answer", n=job.n, key=key, answer=text, by=by, now=tx.now):
+    if not tx.rows("answer", n=job.n, key=key, answer=text, by=by):
         raise AnswerRefused(f"question {key!r} is not open: it was answered already")
     (told,) = tx.rows("told", n=job.n)
     tell(tx, [(job.n, *told)], "answered", key, json.dumps({"question": key, "by": by}))
@@ -118,12 +117,12 @@ def go_on(tx: Transaction, n: int) -> None:
     """A job leaves input_required once none of its questions is open."""
     ((still_open,),) = tx.rows("open_questions", n=n)
     if not still_open:
-        tell(tx, tx.rows("answered", n=n, now=tx.now), "pending", "answered")
+        tell(tx, tx.rows("answered", n=n), "pending", "answered")
 
 
 def due(tx: Transaction) -> int:
     """Scheduled and retrying jobs whose time has come become pending. Returns how many."""
-    moved = tx.rows("due", now=tx.now, most=STRETCH)
+    moved = tx.rows("due", most=STRETCH)
     tell(tx, moved, "pending", "due")
     return len(moved)
 
@@ -131,21 +130,21 @@ def due(tx: Transaction) -> int:
 def expire(tx: Transaction) -> int:
     """Ends jobs that were not started in time, and asks whose deadline has passed."""
     error = _error("Expired", "the job's time was over before it was done", "expired")
-    moved = tx.rows("expire", now=tx.now, most=STRETCH)
+    moved = tx.rows("expire", most=STRETCH)
     tell(tx, moved, "failed", "expired", error)
     tx.many("result", [(n, None, error) for n, *_ in moved])
-    overdue = tx.rows("overdue_questions", now=tx.now, most=STRETCH)
+    overdue = tx.rows("overdue_questions", most=STRETCH)
     over: set[int] = set()
     for n, key, default in overdue:
         if n in over:
             continue
         if default is None:
             over.add(n)
-            failed = tx.rows("unanswered", n=n, now=tx.now)
+            failed = tx.rows("unanswered", n=n)
             late = _error("Expired", f"nobody answered {key!r} in time", "expired")
             tell(tx, failed, "failed", "expired", late)
             tx.many("result", [(n, None, late) for n, *_ in failed])
-        elif tx.rows("answer", n=n, key=key, answer=default, by="default", now=tx.now):
+        elif tx.rows("answer", n=n, key=key, answer=default, by="default"):
             (told,) = tx.rows("told", n=n)
             tell(tx, [(n, *told)], "answered", key, json.dumps({"question": key, "by": "default"}))
             go_on(tx, n)
@@ -155,8 +154,8 @@ def expire(tx: Transaction) -> int:
 def stop_overrun(tx: Transaction, allowance: int, delay: int) -> list[int]:
     """Ends running rows past their deadline, or their cancel, and the grace: whatever the
     worker says. ``allowance`` (microseconds) leaves the worker time to say it itself."""
-    canceled = tx.rows("stop_overrun_cancel", now=tx.now, allowance=allowance)
-    late = tx.rows("stop_overrun_timeout", now=tx.now, allowance=allowance, delay=delay)
+    canceled = tx.rows("stop_overrun_cancel", allowance=allowance)
+    late = tx.rows("stop_overrun_timeout", allowance=allowance, delay=delay)
     error = _error("TimeoutError", "the job ran over its timeout and did not stop", "timeout")
     tx.many("result", [(row[0], None, error) for row in late if row[3] == "failed"])
     return tell_own(tx, [*canceled, *late], error)
@@ -179,7 +178,6 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
         "expired_rows",
         after=after,
         most=STRETCH,
-        now=tx.now,
         keep_failed=keep_failed,
         keep_other=keep_other,
     )

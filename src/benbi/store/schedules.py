@@ -79,8 +79,8 @@ def from_template(text: str, id: bytes) -> NewJob:
 def register(tx: Transaction, definitions: Iterable[Definition], by: str) -> None:
     """Writes what this process has in its code: whoever registers last is the newest."""
     for definition in definitions:
-        tx.rows("register_schedule", **definition._asdict(), registered_by=by, now=tx.now)
-    tx.rows("forget_schedules", keep=KEEP_UNSEEN, now=tx.now)
+        tx.rows("register_schedule", **definition._asdict(), registered_by=by)
+    tx.rows("forget_schedules", keep=KEEP_UNSEEN)
 
 
 def seen(tx: Transaction, rows: Iterable[Stored]) -> None:
@@ -140,11 +140,11 @@ def _iso(micros: int) -> str:
 
 def pause(tx: Transaction, name: str) -> Stored:
     """No tick makes a job until it is resumed."""
-    tx.rows("pause_schedule", name=name, now=tx.now)
+    tx.rows("pause_schedule", name=name)
     return one(tx, name)
 
 
 def resume(tx: Transaction, name: str) -> Stored:
     """Ticks make jobs again, from now on."""
-    tx.rows("resume_schedule", name=name, now=tx.now)
+    tx.rows("resume_schedule", name=name)
     return one(tx, name)

@@ -1,8 +1,9 @@
 """Loads named SQL statements from ``.sql`` files, so that no SQL stands in Python.
 
-A statement begins with ``-- name: claim``; its parameters are written ``:name``. The loader
-numbers them in the order in which they first occur: callers pass values by that order (many
-rows) or by name (one row). Places are written as the dialect's driver has them.
+A statement begins with ``-- name: claim``; its parameters are written ``:name``, and ``:now`` is
+the transaction's time, which nobody passes. The loader numbers them in the order in which they
+first occur: callers pass values by that order (many rows) or by name (one row). Places are
+written as the dialect's driver has them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
+_RETURNS = re.compile(r"^(SELECT|WITH)\b|\bRETURNING\b")
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
 
@@ -26,6 +28,10 @@ class Statement:
     name: str
     sql: str
     parameters: tuple[str, ...]
+    encoded: bytes
+    # Whether it returns rows, and whether it asks for the transaction's time.
+    returns: bool
+    timed: bool
 
     def values(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values in the statement's order. KeyError names the one that is missing."""
@@ -55,8 +61,9 @@ def _compile(name: str, sql: str, place: str) -> Statement:
             parameters.append(parameter)
         return f"{place}{parameters.index(parameter) + 1}"
 
-    text = _PARAMETER.sub(numbered, sql)
-    return Statement(name, re.sub(r"\s+", " ", text), tuple(parameters))
+    text = re.sub(r"\s+", " ", _PARAMETER.sub(numbered, sql))
+    returns = _RETURNS.search(text) is not None
+    return Statement(name, text, tuple(parameters), text.encode(), returns, "now" in parameters)
 
 
 @cache

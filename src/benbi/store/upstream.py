@@ -77,14 +77,12 @@ def settle(tx: Transaction, rows: Iterable[Row]) -> list[int]:
     gone: list[int] = []
     for said, (state, reason) in LEADS_TO.items():
         if said in says:
-            moved = tx.rows(
-                "settle", ns=_listed(says[said]), state=state, reason=reason, now=tx.now
-            )
+            moved = tx.rows("settle", ns=_listed(says[said]), state=state, reason=reason)
             ns = [row[0] for row in moved]
             if said == FAIL:
                 _tell_failed(tx, moved)
             else:
-                tx.rows("arrived", ns=_listed(ns), now=tx.now)
+                tx.rows("arrived", ns=_listed(ns))
             gone += [] if said == RUN else ns
     return gone
 
@@ -186,7 +184,7 @@ def reopen(tx: Transaction, n: int) -> int:
         level = [row[0] for row in tx.rows("wait_again", ns=_listed(hopeful))]
         reopened += len(level)
         tx.many("forget_result", [(child,) for child in level])
-        tx.rows("arrived", ns=_listed(level), now=tx.now)
+        tx.rows("arrived", ns=_listed(level))
         begin(tx, hopeful, [])
     return reopened
 

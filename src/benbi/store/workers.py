@@ -37,14 +37,13 @@ def register(tx: Transaction, worker: Worker) -> int:
         "register_worker",
         **worker._asdict()
         | {"queues": json.dumps(worker.queues), "tasks": json.dumps(worker.tasks)},
-        now=tx.now,
     )
     return n
 
 
 def beat(tx: Transaction, worker: int) -> dict[int, Held] | None:
     """One more beat, and the rows that the worker holds, by job. None: it was buried."""
-    if not tx.rows("beat", worker=worker, now=tx.now):
+    if not tx.rows("beat", worker=worker):
         return None
     return held(tx, worker)
 
@@ -120,7 +119,7 @@ def bury(
     if not tx.rows("bury", worker=worker, beat_no=beat_no):
         return None
     error = error_json(lost(why))
-    rows = tx.rows("lose", worker=worker, delay=LOSS_DELAY, now=tx.now)
+    rows = tx.rows("lose", worker=worker, delay=LOSS_DELAY)
     tx.many("result", [(row[0], None, error) for row in rows if row[3] == "failed"])
     moved = tell_own(tx, rows, error)
     tx.rows("remove_worker", worker=worker)
@@ -150,4 +149,4 @@ def sign_off(tx: Transaction, worker: int, reason: str) -> list[int]:
 def publish(tx: Transaction, entries: Sequence[dict[str, Any]]) -> None:
     """Writes catalogue rows: what live workers can run."""
     for entry in entries:
-        tx.rows("publish", **entry, now=tx.now)
+        tx.rows("publish", **entry)

@@ -252,5 +252,5 @@ def _enqueued(
 
 
 def _next_change(view: Transaction) -> int | None:
-    ((at,),) = view.rows("next_change", now=view.now)
+    ((at,),) = view.rows("next_change")
     return at

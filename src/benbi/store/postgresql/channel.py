@@ -30,7 +30,7 @@ class Channel:
         """Hears what others say from now on, not what is marked as our own."""
         self._deaf_to = deaf_to
         with translated(self._url):
-            self._connection.execute(self._statements["listen"].sql.encode())
+            self._connection.execute(self._statements["listen"].encoded)
 
     def fileno(self) -> int:
         """What becomes readable when there is something to hear."""
@@ -45,9 +45,7 @@ class Channel:
     def say(self, mark: str) -> None:
         """A hint to everybody who listens."""
         with translated(self._url):
-            psycopg.RawCursor(self._connection).execute(
-                self._statements["notify"].sql.encode(), [mark]
-            )
+            psycopg.RawCursor(self._connection).execute(self._statements["notify"].encoded, [mark])
 
     def close(self) -> None:
         self._connection.close()

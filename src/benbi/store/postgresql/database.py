@@ -16,11 +16,12 @@ from psycopg.pq import TransactionStatus
 from benbi.errors import ConfigurationError, Refused, StoreBusy, StoreError
 from benbi.settings import DEFAULT_SCHEMA
 from benbi.store.clock import Clock
+from benbi.store.database import PATIENCE
 from benbi.store.postgresql.channel import Channel
 from benbi.store.postgresql.refusals import translate, translated
 from benbi.store.postgresql.session import (
+    CallersTransaction,
     PostgresSession,
-    PostgresTransaction,
     adapted,
     statements,
 )
@@ -84,9 +85,9 @@ class PostgresDatabase:
         self._reached = False
         self._name = ""
 
-    def connect(self) -> PostgresSession:
+    def connect(self, patience: float = PATIENCE) -> PostgresSession:
         """A new session. StoreError where the server can not be reached or is not fit."""
-        return PostgresSession(self)
+        return PostgresSession(self, patience)
 
     def make(self) -> Connection:
         """A new connection, without a transaction."""
@@ -126,7 +127,7 @@ class PostgresDatabase:
         with translated(self.url):
             return Channel(self.url, statements(self.schema), self.make())
 
-    def borrow(self, connection: Any) -> PostgresTransaction:
+    def borrow(self, connection: Any) -> CallersTransaction:
         """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
 
         Refused: a database of another name (that it is another server can not be told), and a
@@ -142,17 +143,14 @@ class PostgresDatabase:
                 "transaction(), so that the job is stored with the rest or not at all"
             )
         own = cast("Connection", connection)
-        transaction = PostgresTransaction(own, self.schema, self.now(), borrowed=True)
-        if not self.given_clock:
-            ((transaction.now,),) = transaction.rows("now")
-        return transaction
+        return CallersTransaction(own, self.schema, self.now if self.given_clock else None)
 
     def check(self) -> list[Mapping[str, str]]:
         """Findings: ``level`` (ok, warning, error) and ``text``."""
         connection = self.make()
         try:
             version = connection.info.parameter_status("server_version")
-            text = statements(self.schema)["standby"].sql.encode()
+            text = statements(self.schema)["standby"].encoded
             ((standby,),) = connection.execute(text).fetchall()
         finally:
             connection.close()

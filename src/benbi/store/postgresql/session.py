@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, Protocol
@@ -13,11 +13,17 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
+from benbi.errors import StoreError
 from benbi.store.database import Row
+from benbi.store.postgresql.pipeline import Answer, Pipeline
 from benbi.store.postgresql.refusals import translated
 from benbi.store.statements import Statement, load
 
+# For a lock; and beyond a statement's own limit, until the connection is given up.
+LOCK_SECONDS = 5.0
+GIVE_UP = 5.0
 _NAME = re.compile(r"\bbenbi\b")
+_NOW = re.compile(r"(?<!:):now\b")
 
 
 class _UuidLoader(Loader):
@@ -37,14 +43,15 @@ def adapted(adapters: AdaptersMap) -> None:
 
 @cache
 def statements(schema: str) -> dict[str, Statement]:
-    """The named statements, with their tables in this schema."""
-    return load("postgresql", placed=partial(in_schema, schema=schema))
+    """The named statements, with their tables in this schema, for transactions of ours: they have
+    the time where they run, and nobody waits for it to pass it back."""
+    return load("postgresql", placed=partial(_timed, schema=schema))
 
 
 @cache
 def statements_for_callers(schema: str) -> dict[str, Statement]:
     """The same for a caller's transaction: it locks no job that others have to move."""
-    found = statements(schema)
+    found = load("postgresql", placed=partial(in_schema, schema=schema))
     return found | {"upstream_job": found["upstream_job_unlocked"]}
 
 
@@ -53,55 +60,97 @@ def in_schema(sql: str, schema: str) -> str:
     return _NAME.sub(schema, sql)
 
 
+def _timed(sql: str, schema: str) -> str:
+    return in_schema(_NOW.sub("current_setting('benbi.now')::bigint", sql), schema)
+
+
 class PostgresTransaction:
-    """Named statements on one connection."""
+    """Named statements in a transaction of ours: a pipeline."""
 
     def __init__(
         self,
-        connection: psycopg.Connection[Any],
-        schema: str,
-        now: int,
-        *,
-        borrowed: bool = False,
+        pipeline: Pipeline,
+        named: Mapping[str, Statement],
+        limited: Answer,
+        script: Callable[[str], None],
     ) -> None:
-        self._connection = connection
-        self._borrowed = borrowed
-        self._cursor = self._make_cursor()
-        self._schema = schema
-        self._statements = statements_for_callers(schema) if borrowed else statements(schema)
-        self.now = now
+        self._pipeline = pipeline
+        self._statements = named
+        self._limited = limited
+        self._run_script = script
+
+    @property
+    def now(self) -> int:
+        ((now, *_),) = self._pipeline.rows(self._limited)
+        return int(now)
 
     def rows(self, statement: str, /, **values: Any) -> list[Row]:
         found = self._statements[statement]
-        done = self._cursor.execute(found.sql.encode(), found.values(values))
-        return done.fetchall() if done.description else []
+        answer = self._pipeline.send(found, found.values(values))
+        return self._pipeline.rows(answer) if found.returns else []
 
     def each(self, statement: str, values: Iterable[Sequence[Any]]) -> list[list[Row]]:
-        sql = self._statements[statement].sql.encode()
-        cursors: list[psycopg.RawCursor[Any]] = []
-        with self._connection.pipeline():
-            for row in values:
-                cursor = self._make_cursor()
-                cursors.append(cursor.execute(sql, tuple(row)))
-        return [cursor.fetchall() for cursor in cursors]
+        found = self._statements[statement]
+        answers = [self._pipeline.send(found, row) for row in values]
+        return [self._pipeline.rows(answer) for answer in answers]
 
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         columns = [list(column) for column in zip(*values, strict=True)]
         if columns:
-            self._cursor.execute(self._statements[statement].sql.encode(), columns)
+            self._pipeline.send(self._statements[statement], columns)
 
     def insert(self, statement: str, ids: Sequence[bytes], /, **values: Any) -> list[int | None]:
         found = {id: n for n, id in self.rows(statement, ids=list(ids), **values)}
         return [found.get(id) for id in ids]
 
-    def _make_cursor(self) -> psycopg.RawCursor[Any]:
-        cursor = psycopg.RawCursor(self._connection)
-        if self._borrowed:
-            adapted(cursor.adapters)
-        return cursor
+    def script(self, sql: str) -> None:
+        self._run_script(sql)
+
+
+class CallersTransaction:
+    """Named statements in a caller's transaction, one after the other."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], schema: str, now: Callable[[], int] | None
+    ) -> None:
+        self._connection = connection
+        self._statements = statements_for_callers(schema)
+        self._given_now = now
+        self._now: int | None = None
+
+    @property
+    def now(self) -> int:
+        now = self._now
+        if now is None:
+            now = self._now = self._given_now() if self._given_now else self.rows("now")[0][0]
+        return now
+
+    def rows(self, statement: str, /, **values: Any) -> list[Row]:
+        found = self._statements[statement]
+        if found.timed:
+            values["now"] = self.now
+        return self._rows(found, found.values(values))
+
+    def each(self, statement: str, values: Iterable[Sequence[Any]]) -> list[list[Row]]:
+        return [self._rows(self._statements[statement], row) for row in values]
+
+    def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        columns = [list(column) for column in zip(*values, strict=True)]
+        if columns:
+            self._rows(self._statements[statement], columns)
+
+    def insert(self, statement: str, ids: Sequence[bytes], /, **values: Any) -> list[int | None]:
+        found = {id: n for n, id in self.rows(statement, ids=list(ids), **values)}
+        return [found.get(id) for id in ids]
 
     def script(self, sql: str) -> None:
-        self._cursor.execute(in_schema(sql, self._schema).encode())
+        raise AssertionError("nothing is migrated in a caller's transaction")
+
+    def _rows(self, statement: Statement, values: Sequence[Any]) -> list[Row]:
+        cursor = psycopg.RawCursor(self._connection)
+        adapted(cursor.adapters)
+        cursor.execute(statement.encoded, values)
+        return cursor.fetchall() if statement.returns else []
 
 
 class Server(Protocol):
@@ -118,57 +167,79 @@ class Server(Protocol):
 
 
 class PostgresSession:
-    """One connection, used by one thread at a time."""
+    """One connection, used by one thread at a time. ``patience``: seconds for each statement."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, patience: float) -> None:
         self._server = server
-        self._connection: psycopg.Connection[Any] | None = server.make()
+        self._statements = statements(server.schema)
+        self._patience = patience
+        self._limits = [_milliseconds(patience), _milliseconds(min(patience, LOCK_SECONDS))]
+        self._commits = "on" if server.durability == "full" else "off"
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connection = self._server.make()
+        self._pipeline = Pipeline(
+            self._connection, prepares=True, patience=self._patience + GIVE_UP
+        )
 
     @contextmanager
     def write(self) -> Generator[PostgresTransaction]:
-        with self._transaction(f"begin_write_{self._server.durability}") as transaction:
+        with self._transaction("begin_write", "limits_write", self._commits) as transaction:
             yield transaction
 
     @contextmanager
     def read(self) -> Generator[PostgresTransaction]:
-        with self._transaction("begin_read") as transaction:
+        with self._transaction("begin_read", "limits_read") as transaction:
             yield transaction
 
     @contextmanager
-    def _transaction(self, begin: str) -> Generator[PostgresTransaction]:
-        server = self._server
+    def _transaction(self, begin: str, limits: str, *values: str) -> Generator[PostgresTransaction]:
+        named, server = self._statements, self._server
         with translated(server.url):
-            if self._connection is None or self._connection.closed:
-                self._connection = server.make()
-            connection = self._connection
+            if self._connection.closed:
+                self._connect()
+            pipeline = self._pipeline
             try:
-                text = statements(server.schema)[begin].sql.encode()
-                now = _last_value(connection.execute(text))
-                if server.given_clock:
-                    now = server.now()
-                yield PostgresTransaction(connection, server.schema, now)
-                connection.execute("COMMIT")
+                pipeline.begin()
+                pipeline.send(named[begin])
+                time = str(server.now()) if server.given_clock else None
+                limited = pipeline.send(named[limits], [time, *self._limits, *values])
+                yield PostgresTransaction(pipeline, named, limited, self._run_script)
+                committed = self._committed()
             except BaseException:
-                self._undo(connection)
+                self._undo()
                 raise
+            if not committed:
+                raise StoreError(f"{server.url}: the transaction was rolled back by the server")
 
-    def _undo(self, connection: psycopg.Connection[Any]) -> None:
+    def _committed(self) -> bool:
+        # The server answers a COMMIT of what has failed with ROLLBACK.
+        answer = self._pipeline.send(self._statements["commit"])
+        self._pipeline.end()
+        return answer.result is not None and answer.result.command_status == b"COMMIT"
+
+    def _undo(self) -> None:
         try:
-            connection.execute("ROLLBACK")
-        except psycopg.Error:
+            if self._pipeline.open:
+                self._pipeline.give_up()
+            self._pipeline.begin()
+            self._pipeline.send(self._statements["rollback"])
+            self._pipeline.end()
+        except BaseException:
             # Whatever it has left: the server forgets a transaction with its connection.
-            with suppress(psycopg.Error):
-                connection.close()
+            self.close()
+
+    def _run_script(self, sql: str) -> None:
+        # A pipeline takes no text of many statements.
+        self._pipeline.end()
+        self._connection.execute(in_schema(sql, self._server.schema).encode())
+        self._pipeline.begin()
 
     def close(self) -> None:
-        if self._connection is not None:
-            with suppress(psycopg.Error):
-                self._connection.close()
-            self._connection = None
+        with suppress(psycopg.Error):
+            self._connection.close()
 
 
-def _last_value(cursor: psycopg.Cursor[Any]) -> int:
-    while cursor.nextset():
-        pass
-    ((value,),) = cursor.fetchall()
-    return value
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))

@@ -14,6 +14,7 @@ from typing import Any
 
 from benbi.errors import ConfigurationError, Refused, StoreError
 from benbi.store.clock import Clock
+from benbi.store.database import PATIENCE
 from benbi.store.sqlite.refusals import translated
 from benbi.store.sqlite.session import (
     Connection,
@@ -75,8 +76,8 @@ class SqliteDatabase:
     def reading(self) -> AbstractContextManager[Any]:
         return self._memory_lock if self.path is None else _NOTHING
 
-    def connect(self) -> SqliteSession:
-        """A new session; for ``:memory:`` always the same one."""
+    def connect(self, patience: float = PATIENCE) -> SqliteSession:
+        """A new session; for ``:memory:`` always the same one. What it waits for is a turn."""
         with translated(self.url):
             if self.path is not None:
                 return SqliteSession(self, self._make(str(self.path)))

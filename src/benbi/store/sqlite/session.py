@@ -44,6 +44,8 @@ class SqliteTransaction:
 
     def rows(self, statement: str, /, **values: Any) -> list[Row]:
         found = self._statements[statement]
+        if found.timed:
+            values["now"] = self.now
         return self._cursor.execute(found.sql, found.values(values)).fetchall()
 
     def each(self, statement: str, values: Iterable[Sequence[Any]]) -> list[list[Row]]:
@@ -57,7 +59,7 @@ class SqliteTransaction:
         self, statement: str, ids: Sequence[bytes], /, **values: Any
     ) -> Sequence[int | None]:
         found = self._statements[statement]
-        values |= {"ids": b"".join(ids), "places": _places(len(ids))}
+        values |= {"ids": b"".join(ids), "places": _places(len(ids)), "now": self.now}
         done = self._cursor.execute(found.sql, found.values(values))
         # Writers are serial, and n only grows: rows that one statement inserts follow each other.
         first = (done.lastrowid or 0) - done.rowcount + 1

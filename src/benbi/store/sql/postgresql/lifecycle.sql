@@ -31,7 +31,7 @@ INSERT INTO benbi.arguments (n, body) SELECT n, body FROM unnest(:n::bigint[], :
 -- name: event
 INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data)
 SELECT n, seq, type, reason, attempt, at, data
-FROM unnest(:n::bigint[], :seq::bigint[], :type::text[], :reason::text[], :attempt::bigint[], :now::bigint[], :data::json[])
+FROM unnest(:n::bigint[], :seq::bigint[], :type::text[], :reason::text[], :attempt::bigint[], :at::bigint[], :data::json[])
      AS told (n, seq, type, reason, attempt, at, data);
 
 -- name: arrived
@@ -78,11 +78,14 @@ RETURNING n, last_seq, attempt;
 SELECT 1 FROM benbi.workers WHERE n = :worker FOR KEY SHARE;
 
 -- name: candidates
-SELECT rank, run_at, n, losses FROM benbi.jobs
+-- What was claimed before the mark is dead in the index until no transaction of the server can see it
+-- any more: without a mark every claim would walk all of it.
+SELECT rank, run_at, n, losses, queue FROM benbi.jobs
 WHERE state = 'pending' AND queue = :queue
   AND NOT EXISTS (SELECT 1 FROM benbi.queues AS q WHERE q.name = :queue)
   AND task = ANY (ARRAY(SELECT json_array_elements_text(:tasks::json)))
   AND (losses = 0 OR :fragile::bigint <> 0)
+  AND (rank, run_at, n) > (:after_rank::bigint, :after_run_at::bigint, :after_n::bigint)
 ORDER BY rank, run_at, n
 LIMIT :most
 FOR NO KEY UPDATE SKIP LOCKED;
@@ -263,7 +266,7 @@ SELECT n, token, cancel_requested_at FROM benbi.jobs WHERE state = 'running' AND
 UPDATE benbi.jobs
 SET state = CASE WHEN cancel_requested_at IS NULL THEN 'pending' ELSE 'canceled' END,
     reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE 'requested' END,
-    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :now::bigint END,
+    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :at::bigint END,
     worker_n = NULL, token = NULL, deadline_at = NULL, last_seq = last_seq + 1
 WHERE n = :n AND token = :token AND worker_n = :worker AND (state || '') = 'running'
 RETURNING n, last_seq, attempt, state, reason;

@@ -18,7 +18,7 @@ SET last_tick = CASE WHEN (s.spec, s.timezone) = (excluded.spec, excluded.timezo
 
 -- name: schedule_seen
 UPDATE benbi.schedules AS s SET seen_at = held.now
-FROM unnest(:now::bigint[], :name::text[], :version::bigint[]) AS held (now, name, version)
+FROM unnest(:seen::bigint[], :name::text[], :version::bigint[]) AS held (now, name, version)
 WHERE s.name = held.name AND s.version = held.version;
 
 -- name: forget_schedules

@@ -1,30 +1,31 @@
 -- What only a server has: how a transaction of ours begins, and hints between processes.
 
--- name: begin_write_full
--- The limits are LOCAL: a pooler hands the connection on. Each in milliseconds.
--- Every move goes by an index: a plan that was made while a table was small would read all of it
--- ever after. The last statement tells the time, so that the clock of this host decides nothing.
+-- name: begin_write
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL statement_timeout = 15000; SET LOCAL lock_timeout = 5000;
-SET LOCAL idle_in_transaction_session_timeout = 30000;
-SET LOCAL enable_seqscan = off; SET LOCAL jit = off;
-SET LOCAL synchronous_commit = on;
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- name: begin_write_normal
--- As above; the last commits may be lost when the server dies.
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL statement_timeout = 15000; SET LOCAL lock_timeout = 5000;
-SET LOCAL idle_in_transaction_session_timeout = 30000;
-SET LOCAL enable_seqscan = off; SET LOCAL jit = off;
-SET LOCAL synchronous_commit = off;
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+-- name: limits_write
+-- Local to the transaction: a pooler hands the connection on. Each in milliseconds.
+-- benbi.now is its time, by this server's clock: that of another host decides nothing.
+-- Every move goes by an index: a plan that was made while a table was small would read all of it
+-- ever after.
+SELECT set_config('benbi.now', coalesce(:given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text), true),
+       set_config('statement_timeout', :patience, true), set_config('lock_timeout', :lock, true),
+       set_config('idle_in_transaction_session_timeout', '30000', true),
+       set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+       set_config('synchronous_commit', :commits, true);
 
 -- name: begin_read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-SET LOCAL statement_timeout = 15000; SET LOCAL lock_timeout = 5000;
-SET LOCAL idle_in_transaction_session_timeout = 30000;
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: limits_read
+SELECT set_config('benbi.now', coalesce(:given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text), true),
+       set_config('statement_timeout', :patience, true), set_config('lock_timeout', :lock, true),
+       set_config('idle_in_transaction_session_timeout', '30000', true);
+
+-- name: commit
+COMMIT;
+-- name: rollback
+ROLLBACK;
 
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;

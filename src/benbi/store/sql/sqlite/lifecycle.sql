@@ -36,7 +36,7 @@ INSERT INTO benbi_arguments (n, body) VALUES (:n, :body);
 
 -- name: event
 INSERT INTO benbi_events (job_n, seq, type, reason, attempt, at, data)
-VALUES (:n, :seq, :type, :reason, :attempt, :now, :data);
+VALUES (:n, :seq, :type, :reason, :attempt, :at, :data);
 
 -- name: arrived
 -- One event for each of these jobs: the state in which it now is.
@@ -83,7 +83,7 @@ SELECT 1 FROM benbi_workers WHERE n = :worker;
 -- name: candidates
 -- Differs: no low-water mark and no SKIP LOCKED; writers are serial and leave no dead entries.
 -- Paused, the queue is NULL: a condition beside it would be asked for each of its pending rows.
-SELECT rank, run_at, n, losses FROM benbi_jobs
+SELECT rank, run_at, n, losses, queue FROM benbi_jobs
 WHERE state = 'pending'
   AND queue = (SELECT :queue WHERE NOT EXISTS (SELECT 1 FROM benbi_queues AS q WHERE q.name = :queue))
   AND task IN (SELECT value FROM json_each(:tasks))
@@ -267,7 +267,7 @@ SELECT n, token, cancel_requested_at FROM benbi_jobs WHERE state = 'running' AND
 UPDATE benbi_jobs
 SET state = CASE WHEN cancel_requested_at IS NULL THEN 'pending' ELSE 'canceled' END,
     reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE 'requested' END,
-    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :now END,
+    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :at END,
     worker_n = NULL, token = NULL, deadline_at = NULL, last_seq = last_seq + 1
 WHERE n = :n AND token = :token AND worker_n = :worker AND state = 'running'
 RETURNING n, last_seq, attempt, state, reason;

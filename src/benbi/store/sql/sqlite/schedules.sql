@@ -17,7 +17,7 @@ SET last_tick = CASE WHEN (spec, timezone) = (excluded.spec, excluded.timezone) 
     seen_at = excluded.seen_at;
 
 -- name: schedule_seen
-UPDATE benbi_schedules SET seen_at = :now WHERE name = :name AND version = :version;
+UPDATE benbi_schedules SET seen_at = :seen WHERE name = :name AND version = :version;
 
 -- name: forget_schedules
 DELETE FROM benbi_schedules WHERE seen_at < :now - :keep;
