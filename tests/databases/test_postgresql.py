@@ -15,8 +15,9 @@ import pytest
 from benbi import Benbi, JobHandle
 from benbi.engine.marks import FROM_THE_START_SECONDS
 from benbi.errors import ConfigurationError, Refused, SchemaTooNew, StoreError, StoreReadOnly
-from benbi.job import Claim
+from benbi.job import Claim, NewJob
 from benbi.store import lifecycle, moves, upstream, views
+from benbi.store.database import Transaction
 from benbi.store.linked import enqueue_linked
 from benbi.store.postgresql import PostgresDatabase
 from benbi.store.store import Store
@@ -167,6 +168,11 @@ async def test_a_job_that_becomes_the_first_does_not_wait_for_the_end_of_a_backl
 # Readers of many jobs.
 
 
+def arrived(tx: Transaction, job: NewJob) -> None:
+    """Nothing of a transaction has to be at the server before somebody waits for it."""
+    assert tx.rows("existing", id=job.id)
+
+
 def test_what_commits_late_is_not_skipped(rig: Rig) -> None:
     """Two transactions, committed in the reverse order of their events."""
     ((cursor,),) = rig.rows("newest_position")
@@ -174,6 +180,7 @@ def test_what_commits_late_is_not_skipped(rig: Rig) -> None:
     first, second = rig.new(), rig.new()
     with early.write() as tx:
         lifecycle.enqueue(tx, [[first]])
+        arrived(tx, first)
         with late.write() as other:
             lifecycle.enqueue(other, [[second]])
         # The later one is committed, the earlier one still open.
@@ -189,7 +196,9 @@ def test_a_tail_hears_of_a_late_commit(rig: Rig) -> None:
     ((position,),) = rig.rows("newest_change")
     early = rig.database.connect()
     with early.write() as tx:
-        lifecycle.enqueue(tx, [[rig.new()]])
+        job = rig.new()
+        lifecycle.enqueue(tx, [[job]])
+        arrived(tx, job)
         other = rig.found(rig.put()).n
         (news,) = rig.rows("changed_since", cursor=position, most=10)
         assert news[1] == other, "whoever commits first is told of, whatever is open"

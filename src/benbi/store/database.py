@@ -33,10 +33,12 @@ class Transaction(Protocol):
         ...
 
     def insert(
-        self, statement: str, ids: Sequence[bytes], /, **values: Any
+        self, statement: str, jobs: Sequence[tuple[bytes, str]], /, **values: Any
     ) -> Sequence[int | None]:
-        """Inserts a row for each of ``ids``, in one statement: the number of each, None where
-        there is one with its id or key already."""
+        """Stores jobs (id, arguments) that are alike in all else, each with its first event, in
+        one statement: the number of each, None where there is one with its id or key already.
+
+        A server is not waited for until somebody looks at the numbers."""
         ...
 
     def script(self, sql: str) -> None:

@@ -18,7 +18,7 @@ from benbi.job import FINAL, Claim, NewJob
 from benbi.outcome import Decision
 from benbi.store import upstream
 from benbi.store.database import Row, Transaction
-from benbi.store.linked import created, enqueue_linked, keyed, same_call
+from benbi.store.linked import enqueue_linked, keyed, same_call
 from benbi.store.moves import go_on
 
 
@@ -89,7 +89,6 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
     there is the existing job, or IdempotencyConflict for its group's caller.
     """
     outcomes: list[list[bytes] | Exception] = []
-    stored: list[tuple[int, NewJob]] = []
     plain: list[NewJob] = []
     for group in groups:
         if all(job.arguments_hash is None for job in group):
@@ -97,24 +96,22 @@ def enqueue(tx: Transaction, groups: Sequence[Sequence[NewJob]]) -> list[list[by
             outcomes.append([job.id for job in group])
             continue
         try:
-            outcomes.append([_insert_comparable(tx, job, stored) for job in group])
+            outcomes.append([_insert_comparable(tx, job) for job in group])
         except IdempotencyConflict as conflict:
             if len(group) > 1:
                 raise
             outcomes.append(conflict)
     for _, alike in groupby(plain, attrgetter("likeness")):
-        stored += _insert(tx, list(alike))
-    if stored:
-        created(tx, stored)
+        _insert(tx, list(alike))
     return outcomes
 
 
-def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
-    """Stores jobs that are alike; those that were not there already, with their numbers."""
+def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> Sequence[int | None]:
+    """Stores jobs that are alike; the numbers of those that were not there already."""
     job = jobs[0]
-    numbers = tx.insert(
+    return tx.insert(
         "enqueue",
-        [job.id for job in jobs],
+        [(one.id, one.arguments) for one in jobs],
         task=job.task,
         queue=job.queue,
         owner=job.owner,
@@ -130,17 +127,16 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]
         key=job.key,
         arguments_hash=job.arguments_hash,
     )
-    return [(n, job) for n, job in zip(numbers, jobs, strict=True) if n is not None]
 
 
-def _insert_comparable(tx: Transaction, job: NewJob, stored: list[tuple[int, NewJob]]) -> bytes:
+def _insert_comparable(tx: Transaction, job: NewJob) -> bytes:
     """Stores a job that may be one that is there already: by its key, or as the same call."""
     same = same_call(tx, job)
     if same is not None:
         return same
-    inserted = _insert(tx, [job])
-    stored += inserted
-    return job.id if inserted or tx.rows("existing", id=job.id) else keyed(tx, job)
+    (inserted,) = _insert(tx, [job])
+    there = inserted is not None or tx.rows("existing", id=job.id)
+    return job.id if there else keyed(tx, job)
 
 
 # (rank, run_at, n): the order of claims within a queue.

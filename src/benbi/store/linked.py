@@ -5,7 +5,6 @@ What enqueues have in common, and what plain ones never pay for, stands apart fr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -15,13 +14,6 @@ from benbi.errors import IdempotencyConflict, JobNotFound
 from benbi.job import NewJob, NewRun
 from benbi.store import upstream
 from benbi.store.database import Transaction
-
-
-def created(tx: Transaction, stored: Sequence[tuple[int, NewJob]]) -> None:
-    """What follows the rows of new jobs (n, job), in the order of n: their events and arguments."""
-    ns = json.dumps([n for n, _ in stored], separators=(",", ":"))
-    tx.rows("created", first=stored[0][0], ns=ns)
-    tx.many("arguments", [(n, job.arguments) for n, job in stored if job.arguments != "{}"])
 
 
 def same_call(tx: Transaction, job: NewJob) -> bytes | None:
@@ -68,7 +60,6 @@ class _Batch:
     def __init__(self, tx: Transaction, added_by: int | None) -> None:
         self._tx = tx
         self._added_by = added_by
-        self._stored: list[tuple[int, NewJob]] = []
         self._waiting: list[int] = []
         self._ended: dict[int, None] = {}
         self._runs: dict[bytes, int] = {}
@@ -102,7 +93,7 @@ class _Batch:
         parents = self._parents_of(job)
         numbers = tx.insert(
             "enqueue_linked",
-            [one.id for one in jobs],
+            [(one.id, one.arguments) for one in jobs],
             **job._asdict()
             | {
                 "upstream": len(parents),
@@ -110,10 +101,9 @@ class _Batch:
                 "parent_n": self._added_by,
             },
         )
-        stored = [(n, one) for n, one in zip(numbers, jobs, strict=True) if n is not None]
-        self._stored += stored
+        stored = [n for n in numbers if n is not None]
         if parents:
-            for n, _ in stored:
+            for n in stored:
                 upstream.attach(tx, n, parents)
                 self._waiting.append(n)
             if stored:
@@ -144,10 +134,7 @@ class _Batch:
         return self._runs[run.id]
 
     def begin(self) -> None:
-        """Tells of the new jobs, and moves those that need not wait."""
-        if not self._stored:
-            return
-        created(self._tx, self._stored)
+        """Moves the new jobs that need not wait."""
         if self._waiting:
             upstream.begin(self._tx, self._waiting, list(self._ended))
 

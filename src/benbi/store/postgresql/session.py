@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial
-from typing import Any, Protocol
+from functools import cache, cached_property, partial
+from typing import Any, Protocol, overload
 
 import psycopg
 from psycopg.adapt import AdaptersMap, Loader
@@ -99,12 +99,41 @@ class PostgresTransaction:
         if columns:
             self._pipeline.send(self._statements[statement], columns)
 
-    def insert(self, statement: str, ids: Sequence[bytes], /, **values: Any) -> list[int | None]:
-        found = {id: n for n, id in self.rows(statement, ids=list(ids), **values)}
-        return [found.get(id) for id in ids]
+    def insert(
+        self, statement: str, jobs: Sequence[tuple[bytes, str]], /, **values: Any
+    ) -> Sequence[int | None]:
+        ids = [id for id, _ in jobs]
+        values |= {"ids": ids, "arguments": [body for _, body in jobs]}
+        found = self._statements[statement]
+        answer = self._pipeline.send(found, found.values(values))
+        return _Numbers(ids, lambda: self._pipeline.rows(answer))
 
     def script(self, sql: str) -> None:
         self._run_script(sql)
+
+
+class _Numbers(Sequence[int | None]):
+    """The numbers of new jobs: asked for when somebody looks."""
+
+    def __init__(self, ids: Sequence[bytes], ask: Callable[[], list[Row]]) -> None:
+        self._ids = ids
+        self._ask = ask
+
+    @cached_property
+    def _found(self) -> dict[bytes, int]:
+        return {id: n for n, id in self._ask()}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> int | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[int | None]: ...
+    def __getitem__(self, place: int | slice) -> int | list[int | None] | None:
+        if isinstance(place, slice):
+            return [self._found.get(id) for id in self._ids[place]]
+        return self._found.get(self._ids[place])
 
 
 class CallersTransaction:
@@ -139,9 +168,13 @@ class CallersTransaction:
         if columns:
             self._rows(self._statements[statement], columns)
 
-    def insert(self, statement: str, ids: Sequence[bytes], /, **values: Any) -> list[int | None]:
-        found = {id: n for n, id in self.rows(statement, ids=list(ids), **values)}
-        return [found.get(id) for id in ids]
+    def insert(
+        self, statement: str, jobs: Sequence[tuple[bytes, str]], /, **values: Any
+    ) -> Sequence[int | None]:
+        ids = [id for id, _ in jobs]
+        values |= {"ids": ids, "arguments": [body for _, body in jobs]}
+        made = {id: n for n, id in self.rows(statement, **values)}
+        return [made.get(id) for id in ids]
 
     def script(self, sql: str) -> None:
         raise AssertionError("nothing is migrated in a caller's transaction")

@@ -56,19 +56,26 @@ class SqliteTransaction:
         self._cursor.executemany(self._statements[statement].sql, values)
 
     def insert(
-        self, statement: str, ids: Sequence[bytes], /, **values: Any
+        self, statement: str, jobs: Sequence[tuple[bytes, str]], /, **values: Any
     ) -> Sequence[int | None]:
         found = self._statements[statement]
+        ids = [id for id, _ in jobs]
         values |= {"ids": b"".join(ids), "places": _places(len(ids)), "now": self.now}
         done = self._cursor.execute(found.sql, found.values(values))
-        # Writers are serial, and n only grows: rows that one statement inserts follow each other.
-        first = (done.lastrowid or 0) - done.rowcount + 1
-        if done.rowcount == len(ids):
-            return range(first, first + len(ids))
         if not done.rowcount:
             return [None] * len(ids)
-        made: dict[bytes, int] = dict(self.rows("newcomers", first=first))
-        return [made.get(id) for id in ids]
+        # Writers are serial, and n only grows: rows that one statement inserts follow each other.
+        first = (done.lastrowid or 0) - done.rowcount + 1
+        numbers: Sequence[int | None] = range(first, first + len(ids))
+        if done.rowcount < len(ids):
+            made: dict[bytes, int] = dict(self.rows("newcomers", first=first))
+            numbers = [made.get(id) for id in ids]
+        self.rows("created", first=first)
+        given = zip(numbers, jobs, strict=True)
+        self.many(
+            "arguments", [(n, body) for n, (_, body) in given if n is not None and body != "{}"]
+        )
+        return numbers
 
     def script(self, sql: str) -> None:
         # Not executescript: that would commit first.

@@ -5,21 +5,31 @@
 
 -- name: enqueue_linked
 -- As enqueue, for jobs of a run or with upstream jobs: with :upstream of them, it waits.
-INSERT INTO benbi.jobs (
-    id, task, queue, owner, rank, state, waits_for, run_at, max_attempts, max_losses, timeout, grace, keep,
-    created_at, expires_at, key, arguments_hash, trigger_rule, up_total, run_n, parent_n, last_seq)
-SELECT encode(one.id, 'hex')::uuid, :task, :queue, :owner, :rank,
-       CASE WHEN :upstream > 0 THEN 'waiting'
-            WHEN coalesce(:run_at::bigint, :now + coalesce(:delay::bigint, 0)) <= :now THEN 'pending' ELSE 'scheduled' END,
-       CASE WHEN :upstream > 0 THEN 'upstream' END,
-       coalesce(:run_at::bigint, :now + coalesce(:delay::bigint, 0)),
-       :max_attempts, :max_losses, :timeout::bigint, :grace, :keep::bigint,
-       :now, :now + :expires_in::bigint, :key, :arguments_hash::bytea, :when, :upstream, :run_n::bigint,
-       :parent_n::bigint, 1
-FROM unnest(:ids::bytea[]) WITH ORDINALITY AS one (id, place)
-ORDER BY one.place
-ON CONFLICT DO NOTHING
-RETURNING n, id;
+WITH made AS (
+    INSERT INTO benbi.jobs (
+        id, task, queue, owner, rank, state, waits_for, run_at, max_attempts, max_losses, timeout, grace, keep,
+        created_at, expires_at, key, arguments_hash, trigger_rule, up_total, run_n, parent_n, last_seq)
+    SELECT encode(one.id, 'hex')::uuid, :task, :queue, :owner, :rank,
+           CASE WHEN :upstream > 0 THEN 'waiting'
+                WHEN coalesce(:run_at::bigint, :now + coalesce(:delay::bigint, 0)) <= :now THEN 'pending' ELSE 'scheduled' END,
+           CASE WHEN :upstream > 0 THEN 'upstream' END,
+           coalesce(:run_at::bigint, :now + coalesce(:delay::bigint, 0)),
+           :max_attempts, :max_losses, :timeout::bigint, :grace, :keep::bigint,
+           :now, :now + :expires_in::bigint, :key, :arguments_hash::bytea, :when, :upstream, :run_n::bigint,
+           :parent_n::bigint, 1
+    FROM unnest(:ids::bytea[]) WITH ORDINALITY AS one (id, place)
+    ORDER BY one.place
+    ON CONFLICT DO NOTHING
+    RETURNING n, id),
+given AS (
+    INSERT INTO benbi.arguments (n, body)
+    SELECT made.n, one.body::json FROM made
+    JOIN unnest(:ids::bytea[], :arguments::text[]) AS one (id, body) ON made.id = encode(one.id, 'hex')::uuid
+    WHERE one.body <> '{}'),
+told AS (
+    INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data)
+    SELECT n, 1, 'created', NULL, 0, :now, NULL FROM made ORDER BY n)
+SELECT n, id FROM made;
 
 -- name: upstream_job
 SELECT n, owner, finished_at IS NOT NULL FROM benbi.jobs WHERE id = encode(:id, 'hex')::uuid FOR SHARE;
