@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -14,7 +15,14 @@ import pytest
 
 from benbi import Benbi, JobHandle
 from benbi.engine.marks import FROM_THE_START_SECONDS
-from benbi.errors import ConfigurationError, Refused, SchemaTooNew, StoreError, StoreReadOnly
+from benbi.errors import (
+    ConfigurationError,
+    Refused,
+    SchemaTooNew,
+    StoreBusy,
+    StoreError,
+    StoreReadOnly,
+)
 from benbi.job import Claim, NewJob
 from benbi.store import lifecycle, moves, upstream, views
 from benbi.store.database import Transaction
@@ -452,3 +460,58 @@ def test_a_text_that_the_server_can_not_keep_hurts_nobody_else(rig: Rig) -> None
         caller.join(SOON)
     assert rig.state(views.as_text(good.id)) == "pending"
     assert [type(one).__name__ for one in tickets if isinstance(one, Exception)] == ["DataError"]
+
+
+# Connections.
+
+
+async def test_hundreds_of_callers_share_a_few_connections(url: str, look: Any) -> None:
+    ours = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE application_name = 'benbi' AND datname = current_database()"
+    )
+    most = 0
+
+    async with app_on(url) as app:
+
+        def call(number: int) -> int:
+            handle = app.tasks["double"].enqueue_sync(number)
+            assert app.get_sync(handle.id).state == "pending"
+            return number
+
+        # Threads of their own, all at once; not the loop's, which are few.
+        with ThreadPoolExecutor(300) as callers:
+            calls = [callers.submit(call, number) for number in range(300)]
+            while not all(called.done() for called in calls):
+                ((count,),) = await asyncio.to_thread(lambda: look(ours).fetchall())
+                most = max(most, count)
+            assert [called.result() for called in calls] == list(range(300))
+        assert len(await app.jobs(limit=1000)) == 300
+    # The writer, those that read, and the one that tells others.
+    assert 1 < most <= 1 + PostgresDatabase.readers + 1
+
+
+def test_who_waits_for_a_connection_is_told_why_in_the_end(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benbi.store.store.READ_AGAIN_SECONDS", 0.2)
+    rig = Rig(PostgresDatabase(url), Clock())
+    busy = threading.Barrier(PostgresDatabase.readers + 1)
+    over = threading.Event()
+
+    def hold(_: Transaction) -> None:
+        busy.wait(SOON)
+        over.wait(SOON)
+
+    with ThreadPoolExecutor(PostgresDatabase.readers) as readers:
+        holding = [
+            readers.submit(rig.store.read_sync, hold) for _ in range(PostgresDatabase.readers)
+        ]
+        busy.wait(SOON)
+        with pytest.raises(StoreBusy, match="all 4 connections that read"):
+            rig.store.read_sync(lambda _: None)
+        over.set()
+        for held in holding:
+            held.result(SOON)
+    rig.store.read_sync(lambda _: None)
+    rig.store.close()

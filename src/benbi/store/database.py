@@ -74,6 +74,8 @@ class Database(Protocol):
     address: str
     # True where all sessions are one connection: a reader must not wait for the writer's thread.
     one_connection: bool
+    # How many sessions of one store may read at the same time.
+    readers: int
     # The file, where it is one of this machine.
     path: Path | None
     # The time as this process has it, in microseconds.

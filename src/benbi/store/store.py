@@ -32,8 +32,6 @@ T = TypeVar("T")
 READERS = 2
 # A server may restart meanwhile: as long as for writes.
 READ_AGAIN_SECONDS = 30.0
-# Connections that are kept for threads that read: one that is closed takes a turn to write.
-IDLE_READERS = 32
 # Bounds of one transaction of enqueues: they keep the write lock well under 50 ms.
 ENQUEUE_STRETCH = 1000
 ENQUEUE_BYTES = 1024 * 1024
@@ -49,7 +47,9 @@ class Store:
         self.files = files or Files(None)
         self._lock = threading.Lock()
         self._writer: Session | None = None
+        # Kept while the store is open: in SQLite, one that is closed takes a turn to write.
         self._idle_readers: list[Session] = []
+        self._may_read = threading.BoundedSemaphore(database.readers)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="benbi-read")
         self._closed = False
         self._crash = crash_point()
@@ -188,18 +188,26 @@ class Store:
 
     @contextmanager
     def _reader(self) -> Any:
-        with self._lock:
-            session = self._idle_readers.pop() if self._idle_readers else None
-        session = session or self.database.connect()
+        if not self._may_read.acquire(timeout=READ_AGAIN_SECONDS):
+            raise StoreBusy(
+                f"all {self.database.readers} connections that read {self.database.url} have been "
+                f"in use for {READ_AGAIN_SECONDS:g} s"
+            )
         try:
-            yield session
-        finally:
             with self._lock:
-                keep = not self._closed and len(self._idle_readers) < IDLE_READERS
-                if keep:
-                    self._idle_readers.append(session)
-            if not keep:
-                session.close()
+                session = self._idle_readers.pop() if self._idle_readers else None
+            session = session or self.database.connect()
+            try:
+                yield session
+            finally:
+                with self._lock:
+                    keep = not self._closed
+                    if keep:
+                        self._idle_readers.append(session)
+                if not keep:
+                    session.close()
+        finally:
+            self._may_read.release()
 
     def _open_now(self) -> None:
         if self._closed or self._writer is None:

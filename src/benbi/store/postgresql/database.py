@@ -51,6 +51,8 @@ class PostgresDatabase:
 
     dialect = "postgresql"
     one_connection = False
+    # Beside the one that writes, those of the hints, and one for each worker's beat.
+    readers = 4
     # No file of this machine.
     path: Path | None = None
 

@@ -43,6 +43,7 @@ class SqliteDatabase:
     """
 
     dialect = "sqlite"
+    readers = 32
 
     def __init__(
         self, path: str, *, durability: str = "full", clock: Callable[[], int] | None = None
