@@ -1,6 +1,8 @@
 """``make demo``: a tool call whose worker and whose server are killed, live.
 
 python examples/giftgenius/demo.py [--household 900] [--budget 60] [--plain]
+
+With a postgresql:// URL in BENBI_URL the jobs lie there, and a second worker stands by.
 """
 
 from __future__ import annotations

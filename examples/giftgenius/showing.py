@@ -88,12 +88,12 @@ def _next(story: Story) -> list[Text]:
     command, job = _command(), story.board.job_id
     lines = [
         (f"cd {ROOT}", "") if Path.cwd() != ROOT else ("", ""),
-        (f"export BENBI_URL={story.database}", ""),
+        (f"export BENBI_URL={story.place.shown}", ""),
         (f"{command} jobs list", "all jobs"),
         (f"{command} jobs show {job}", "its record, events and result"),
         (f"{command} serve {TARGET}", "serves it; meanwhile open"),
         (f"http://127.0.0.1:8000/api/jobs/{job}", ""),
-        (f"rm -r {story.folder}", "when you have seen enough"),
+        (story.place.remove, "when you have seen enough"),
     ]
     return [
         Text.assemble(f"   {what}", (f"   # {why}" if why else "", "dim"))

@@ -20,6 +20,7 @@ from benbi import Benbi
 from examples.giftgenius import client as tasks
 from examples.giftgenius.analysis import weeks
 from examples.giftgenius.models import Report
+from examples.giftgenius.place import place_in
 from examples.giftgenius.processes import Process, benbi, free_port
 from examples.giftgenius.screen import Screen
 
@@ -42,7 +43,7 @@ class Story:
         self.board = screen.board
         self.arguments = {"household_id": household, "budget": budget}
         self.folder = folder
-        self.database = f"sqlite:///{folder / 'jobs.db'}"
+        self.place = place_in(folder)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.began = time.time()
@@ -51,6 +52,8 @@ class Story:
         self.claims: list[tuple[str, bool]] = []
         self.killed_at = 0.0
         self.before_kill = 0
+        # On a server a second worker is there from the start of the job on.
+        self.second: asyncio.Task[Process] | None = None
 
     async def tell(self) -> Report:
         """The whole of it; the processes are gone when it returns, however it does."""
@@ -77,7 +80,11 @@ class Story:
             name,
             benbi(*arguments),
             ready=self.url if "serve" in arguments else "worker",
-            environment={"BENBI_URL": self.database, "GIFT_HEARTBEAT": str(HEARTBEAT_SECONDS)},
+            environment={
+                "BENBI_URL": self.place.url,
+                "BENBI_ARTIFACTS": str(self.folder / "artifacts"),
+                "GIFT_HEARTBEAT": str(HEARTBEAT_SECONDS),
+            },
             folder=ROOT,
             log=self.folder / f"{name.replace(' ', '-')}.log",
         )
@@ -111,8 +118,8 @@ class Story:
         self.board.job_id = job_id
         self.screen.tell("client", f"called deep_gift_analysis{tuple(self.arguments.values())}")
         self.screen.tell("client", f"has its answer after {took:.0f} ms: job {job_id}", "bold")
-        # Read by this process, which has nothing of the server's but the file.
-        async with Benbi(self.database) as reader:
+        # Read by this process, which has nothing of the server's but the database.
+        async with Benbi(self.place.url) as reader:
             stored = await reader.get(job_id)
         self.claim("the job is on disk, with its id", stored.task == "deep_gift_analysis")
         return job_id
@@ -132,6 +139,8 @@ class Story:
                 if event["seq"] is not None:
                     self.events.append(event)
                 self.show(event)
+                if self.place.server and event["type"] == "started" and not self.second:
+                    self.second = group.create_task(self.start("worker B", "work", TARGET))
                 if not self.before_kill and self.counted() >= KILL_AT * self.board.weeks:
                     self.before_kill = self.counted()
                     group.create_task(self.crash(worker))
@@ -143,10 +152,10 @@ class Story:
         await self.kill(worker)
         self.screen.tell(
             "worker B",
-            f"is on its way; the job is free once worker A has missed its heartbeat "
-            f"({HEARTBEAT_SECONDS} s in this demo, 10 s by default)",
+            f"is {'waiting' if self.second else 'on its way'}; the job is free once worker A has "
+            f"missed its heartbeat ({HEARTBEAT_SECONDS} s in this demo, 10 s by default)",
         )
-        await self.start("worker B", "work", TARGET)
+        await (self.second or self.start("worker B", "work", TARGET))
 
     def counted(self) -> int:
         """How many weeks are on record."""
