@@ -21,3 +21,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rig(request: pytest.FixtureRequest, folder: Path) -> Iterator[Rig]:
     with rigged(request.param, folder) as rig:
         yield rig
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two at a time, those on the server are still one after the other: a stream of all its jobs
+    waits for every transaction of the server."""
+    for item in items:
+        if "postgresql" in item.name or "pgbouncer" in item.name:
+            item.add_marker(pytest.mark.xdist_group("server"))

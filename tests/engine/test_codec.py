@@ -8,6 +8,7 @@ import enum
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -43,11 +44,17 @@ from benbi.codec import (
 from benbi.errors import InvalidArguments, NotEncodable, Refused, TaskDefinitionError
 from benbi.roundtrip import type_name
 
+# What changes from one run to the next is no name: addresses, and the order of a set.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+|[{].*[}]")
+
 
 def numbered(cases: list[Any]) -> list[Any]:
     """Cases with ids of their own; some of the values can not be written out."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [pytest.param(*row, id=f"{nth}-{type_name(row[0])}") for nth, row in enumerate(rows)]
+    return [
+        pytest.param(*row, id=f"{nth}-{_ADDRESS.sub('', type_name(row[0]))}")
+        for nth, row in enumerate(rows)
+    ]
 
 
 def strict_json(text: str) -> Any:

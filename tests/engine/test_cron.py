@@ -91,7 +91,7 @@ def test_arguments_are_given_or_not_needed(app: Benbi) -> None:
         {"same_call_within": 5},
         {"connection": object()},
     ],
-    ids=str,
+    ids=lambda option: next(iter(option)),
 )
 def test_what_is_said_of_one_call_is_not_said_of_all(app: Benbi, option: Any) -> None:
     call = app.task(needs).options(**option).call("Hue")

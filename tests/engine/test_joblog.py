@@ -235,6 +235,7 @@ async def test_jobs_side_by_side_keep_their_lines_apart(app: Benbi) -> None:
         (("lone \ud800",), "lone ?"),
         (("x" * 100_000,), "x" * 16_384 + " …"),
     ],
+    ids=["arguments that do not fit", "control characters", "a lone surrogate", "too long"],
 )
 async def test_no_line_fails_its_job(app: Benbi, args: Any, kept: str) -> None:
     raising, logging.raiseExceptions = logging.raiseExceptions, False

@@ -164,7 +164,7 @@ FAULTS = [
         LIFECYCLE,
         "SET state = CASE WHEN cancel_requested_at IS NULL THEN 'pending' ELSE 'canceled' END,\n"
         "    reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE 'requested' END,\n"
-        "    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :now END,\n",
+        "    finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE :at END,\n",
         "SET state = 'pending', reason = :reason, cancel_requested_at = NULL,\n"
         "    finished_at = CASE WHEN :now THEN NULL END,\n",
         f"{CONFORMANCE}/test_burial.py::test_a_cancel_wins_over_giving_back[file]",
