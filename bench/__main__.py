@@ -5,8 +5,8 @@
 Prints a table and, for all rows in full, writes ``bench/results.json`` and ``docs/bench.md``.
 Exit status 1 where a row misses its bar.
 ``BENCH_DIR`` names the folder for the files (a real disk: what is durable costs what it costs).
-``BENCH_POSTGRES`` names a PostgreSQL database that may be filled and emptied: peers that need
-one are measured too.
+``BENCH_POSTGRES`` names a database of a PostgreSQL server: the rows on a server are measured too,
+each figure in a database that is made for it there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.rows import Row, rows
+from bench.row import Row
+from bench.rows import rows
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[1] / "docs" / "bench.md"

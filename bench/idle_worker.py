@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from functools import partial
-from pathlib import Path
 
 import benbi.connections
 from benbi.wake.sqlite import SqliteWake
@@ -14,9 +13,9 @@ from bench.ours import app_on
 
 
 async def main() -> None:
-    if os.environ["BENCH_INOTIFY"] == "0":
+    if os.environ.get("BENCH_INOTIFY") == "0":
         benbi.connections.SqliteWake = partial(SqliteWake, inotify=False)
-    app = app_on(Path(os.environ["BENCH_DB"]))
+    app = app_on(os.environ["BENCH_DB"])
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with app:

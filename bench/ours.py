@@ -9,17 +9,18 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 from benbi import Benbi
+from bench import server
 
 SLOTS = 100
 
 
-def app_on(path: Path, **settings: Any) -> Benbi:
-    app = Benbi(str(path), slots=SLOTS, **settings)
+def app_on(url: str, **settings: Any) -> Benbi:
+    app = Benbi(url, slots=SLOTS, **settings)
 
     @app.task
     async def nothing(number: int) -> int:
@@ -36,31 +37,69 @@ def fill(app: Benbi, count: int, **options: Any) -> None:
 
 
 async def drain(app: Benbi, count: int) -> float:
-    """Jobs per second from the start of the worker to the last finish."""
+    """Jobs per second from the start of the worker until it finds nothing more."""
     async with app:
         stop = asyncio.Event()
         began = time.perf_counter()
         worker = asyncio.create_task(app.work(stop=stop))
-        while (await app.jobs(limit=1, state="pending")) or (
-            await app.jobs(limit=1, state="running")
-        ):
-            # Not by events: reading them would be work beside the work that is measured.
-            await asyncio.sleep(0.02)
+        while not app.workers_here:
+            await asyncio.sleep(0)
+        # Not by looking at the jobs: that would be work beside the work that is measured.
+        await app.workers_here[0].out_of_work.wait()
         seconds = time.perf_counter() - began
+        left = [
+            *await app.jobs(limit=1, state="pending"),
+            *await app.jobs(limit=1, state="running"),
+        ]
+        if left:
+            raise RuntimeError(f"the worker stopped before its work was done: {left}")
         stop.set()
         await worker
     return count / seconds
 
 
-def drained(folder: Path, count: int) -> float:
-    app = app_on(folder / "drain.db")
+def drained(url: str, count: int) -> float:
+    app = app_on(url)
     fill(app, count)
     return asyncio.run(drain(app, count))
 
 
-def singles(folder: Path, count: int) -> float:
+def drained_by(url: str, count: int, workers: int) -> float:
+    """Jobs per second through so many worker processes, from the moment when all are there."""
+    app = app_on(url)
+    fill(app, 1)
+    fleet = [_worker(url) for _ in range(workers)]
+    try:
+        _ended(app, app.jobs_sync(limit=1)[0].id)
+        while len(app.workers_sync()) < workers:
+            time.sleep(0.05)
+        fill(app, count, delay=2.0)
+        due = min(job.run_at for job in app.jobs_sync(limit=1, state="scheduled"))
+        while app.jobs_sync(limit=1, state="scheduled") or app.jobs_sync(limit=1, state="pending"):
+            time.sleep(0.05)
+        while app.jobs_sync(limit=1, state="running"):
+            time.sleep(0.01)
+        return count / (time.time() - due.timestamp())
+    finally:
+        _end(*fleet)
+        app.close_sync()
+
+
+def _worker(url: str, **more: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"BENCH_DB": url} | more
+    return subprocess.Popen([sys.executable, "-m", "bench.idle_worker"], env=environment)
+
+
+def _end(*fleet: subprocess.Popen[bytes]) -> None:
+    for worker in fleet:
+        worker.terminate()
+    for worker in fleet:
+        worker.wait()
+
+
+def singles(url: str, count: int) -> float:
     """Enqueues per second, one at a time, each durable before the next."""
-    app = app_on(folder / "single.db")
+    app = app_on(url)
     nothing = app.tasks["nothing"]
     nothing.enqueue_sync(0)
     began = time.perf_counter()
@@ -71,9 +110,9 @@ def singles(folder: Path, count: int) -> float:
     return rate
 
 
-def concurrent(folder: Path, count: int, callers: int = 100) -> float:
+def concurrent(url: str, count: int, callers: int = 100) -> float:
     """Enqueues per second by ``callers`` at once, each awaiting its own."""
-    app = app_on(folder / "concurrent.db")
+    app = app_on(url)
     nothing = app.tasks["nothing"]
 
     async def caller() -> None:
@@ -90,9 +129,9 @@ def concurrent(folder: Path, count: int, callers: int = 100) -> float:
     return asyncio.run(run())
 
 
-def in_bulk(folder: Path, count: int) -> float:
+def in_bulk(url: str, count: int) -> float:
     """Jobs per second by enqueue_many, 10,000 to a transaction; encoding included."""
-    app = app_on(folder / "bulk.db")
+    app = app_on(url)
     app.enqueue_many_sync([app.tasks["nothing"].call(0)])
     began = time.perf_counter()
     fill(app, count)
@@ -101,14 +140,12 @@ def in_bulk(folder: Path, count: int) -> float:
     return rate
 
 
-def pickups(folder: Path, count: int, *, inotify: bool) -> list[float]:
+def pickups(url: str, count: int, *, inotify: bool = True) -> list[float]:
     """Milliseconds from the commit of a job to its start, in another process that is idle."""
-    path = folder / f"pickup-{inotify}.db"
-    environment = os.environ | {"BENCH_DB": str(path), "BENCH_INOTIFY": str(int(inotify))}
-    app = app_on(path)
+    app = app_on(url)
     nothing = app.tasks["nothing"]
     nothing.enqueue_sync(0)
-    worker = subprocess.Popen([sys.executable, "-m", "bench.idle_worker"], env=environment)
+    worker = _worker(url, BENCH_INOTIFY=str(int(inotify)))
     waits: list[float] = []
     try:
         _ended(app, app.jobs_sync(limit=1)[0].id)
@@ -120,8 +157,7 @@ def pickups(folder: Path, count: int, *, inotify: bool) -> list[float]:
             started = [e.at for e in app.events_sync(handle.id) if e.type in ("created", "started")]
             waits.append((started[1] - started[0]).total_seconds() * 1000)
     finally:
-        worker.terminate()
-        worker.wait()
+        _end(worker)
         app.close_sync()
     return waits
 
@@ -134,13 +170,11 @@ def _ended(app: Benbi, job_id: str) -> None:
         time.sleep(0.002)
 
 
-def idle_share(folder: Path, seconds: float) -> float:
+def idle_share(url: str, seconds: float) -> float:
     """Percent of a core that an idle worker takes."""
-    path = folder / "idle.db"
-    app = app_on(path)
+    app = app_on(url)
     app.tasks["nothing"].enqueue_sync(0)
-    environment = os.environ | {"BENCH_DB": str(path), "BENCH_INOTIFY": "1"}
-    worker = subprocess.Popen([sys.executable, "-m", "bench.idle_worker"], env=environment)
+    worker = _worker(url)
     try:
         _ended(app, app.jobs_sync(limit=1)[0].id)
         time.sleep(1.0)
@@ -148,8 +182,7 @@ def idle_share(folder: Path, seconds: float) -> float:
         time.sleep(seconds)
         return 100 * (_cpu_seconds(worker.pid) - before) / seconds
     finally:
-        worker.terminate()
-        worker.wait()
+        _end(worker)
         app.close_sync()
 
 
@@ -158,9 +191,9 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def growth(folder: Path, few: int, many: int) -> float:
+def growth(url: str, few: int, many: int) -> float:
     """Resident memory of a worker after ``many`` jobs, as a multiple of that after ``few``."""
-    app = app_on(folder / "growth.db")
+    app = app_on(url)
 
     async def run() -> float:
         nothing = app.tasks["nothing"]
@@ -190,33 +223,48 @@ def _resident() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def claim_under_load(folder: Path, finished: int, scheduled: int) -> float:
-    """How much longer a claim of 10 takes beside finished and scheduled rows than without."""
-    times: list[float] = []
-    for name, rows in (("empty", (0, 0)), ("full", (finished, scheduled))):
-        app = app_on(folder / f"claim-{name}.db")
+def claim_time(url: str, finished: int = 0, scheduled: int = 0) -> float:
+    """Milliseconds that a claim of 10 takes, beside so many finished and scheduled rows."""
+    app = app_on(url)
+    fill(app, 4_000)
+    app.close_sync()
+    if url.startswith("postgresql:"):
+        server.pad(url, finished, scheduled)
+    else:
+        _pad(Path(url), finished, scheduled)
+    return timed_claims(app_on(url))
+
+
+def claim_time_after(url: str, jobs: int, *, held: bool) -> float:
+    """Milliseconds that a claim of 10 takes after so many jobs were run; ``held``: while another
+    session holds a snapshot from before, so that nothing of them can be cleaned up."""
+    with server.snapshot(url) if held else nullcontext():
+        drained(url, jobs)
+        app = app_on(url)
         fill(app, 4_000)
-        app.close_sync()
-        _pad(folder / f"claim-{name}.db", *rows)
-        times.append(_claim_time(app_on(folder / f"claim-{name}.db")))
-    return times[1] / times[0]
+        return timed_claims(app)
 
 
-def _claim_time(app: Benbi) -> float:
+def timed_claims(app: Benbi) -> float:
+    from benbi.engine.marks import Marks
     from benbi.store import workers
     from benbi.store.lifecycle import ClaimRequest, claim
 
     worker = workers.Worker("bench", "host", 1, 10, ["default"], ["nothing"], "0")
     number = app.store.write_sync(workers.register, worker)
     spent: list[float] = []
+    # As a worker claims.
+    marks = Marks()
     for token in range(1, 301):
-        request = ClaimRequest(number, token, ["default"], '["nothing"]', 10, True)
+        request = ClaimRequest(
+            number, token, ["default"], '["nothing"]', 10, fragile=True, marks=marks.next()
+        )
         began = time.perf_counter()
         claims = app.store.write_sync(claim, request)
         spent.append(time.perf_counter() - began)
         assert len(claims) == 10
     app.close_sync()
-    return sorted(spent)[len(spent) // 2]
+    return 1000 * sorted(spent)[len(spent) // 2]
 
 
 def _pad(path: Path, finished: int, scheduled: int) -> None:
@@ -237,12 +285,12 @@ def _pad(path: Path, finished: int, scheduled: int) -> None:
 def writers(folder: Path, processes: int, seconds: float) -> tuple[float, float]:
     """Smallest share of the largest, and the worst wait in milliseconds, of writer processes
     that each enqueue one job after the other."""
-    path = folder / "writers.db"
+    path = str(folder / "writers.db")
     app_on(path).enqueue_many_sync([])
     app = app_on(path)
     app.tasks["nothing"].enqueue_sync(0)
     app.close_sync()
-    environment = os.environ | {"BENCH_DB": str(path)}
+    environment = os.environ | {"BENCH_DB": path}
     fleet = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.writer", str(seconds)],

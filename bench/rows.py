@@ -9,25 +9,10 @@ import os
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from bench import ours, peers, raw
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line: what is measured, the bar, and how figures become the ratio that is judged.
-
-    ``figures`` are measured in the order written, each in a process of its own, ``times`` times;
-    ``judge`` gets their medians and returns (value, bar, "at least" | "at most").
-    """
-
-    name: str
-    unit: str
-    figures: dict[str, Callable[[Path], float]]
-    judge: Callable[[dict[str, float]], list[tuple[str, float, float, str]]]
-    times: int = 3
+from bench.row import Row
 
 
 def rows(quick: bool) -> list[Row]:
@@ -36,14 +21,14 @@ def rows(quick: bool) -> list[Row]:
     def n(count: int) -> int:
         return max(100, int(count * part))
 
-    return [
+    found = [
         drain(n),
         Row(
             "enqueue one at a time",
             "jobs/s",
             {
                 "raw durable INSERT": lambda at: raw.inserts(at, n(3_000)),
-                "benbi": lambda at: ours.singles(at, n(3_000)),
+                "benbi": lambda at: ours.singles(_file(at), n(3_000)),
                 "huey": lambda at: peers.singles(at, n(3_000)),
             },
             lambda m: [("× raw", m["benbi"] / m["raw durable INSERT"], 0.6, "at least")],
@@ -52,25 +37,27 @@ def rows(quick: bool) -> list[Row]:
             "100 concurrent enqueues",
             "jobs/s",
             {
-                "one at a time": lambda at: ours.concurrent(at, n(3_000), callers=1),
-                "100 callers": lambda at: ours.concurrent(at, n(20_000)),
+                "one at a time": lambda at: ours.concurrent(_file(at), n(3_000), callers=1),
+                "100 callers": lambda at: ours.concurrent(_file(at), n(20_000)),
             },
             lambda m: [("× one at a time", m["100 callers"] / m["one at a time"], 8.0, "at least")],
         ),
         Row(
             "enqueue_many",
             "jobs/s",
-            {"benbi": lambda at: ours.in_bulk(at, n(100_000))},
-            # Its bar is a peer on PostgreSQL, which is not measured yet.
+            {"benbi": lambda at: ours.in_bulk(_file(at), n(100_000))},
+            # Its bar is a peer on PostgreSQL, and stands there.
             lambda _: [],
         ),
         Row(
             "pickup across processes",
             "ms",
             {
-                "benbi p50": lambda at: statistics.median(ours.pickups(at, n(100), inotify=True)),
+                "benbi p50": lambda at: statistics.median(
+                    ours.pickups(_file(at), n(100), inotify=True)
+                ),
                 "benbi p50 without inotify": lambda at: statistics.median(
-                    ours.pickups(at, n(100), inotify=False)
+                    ours.pickups(_file(at), n(100), inotify=False)
                 ),
                 "huey p50": lambda at: statistics.median(peers.pickups(at, n(60) // 2)),
             },
@@ -93,38 +80,52 @@ def rows(quick: bool) -> list[Row]:
         ),
         Row(
             "claim beside 1,000,000 finished and 100,000 scheduled",
-            "× an empty table's",
-            {"benbi": lambda at: ours.claim_under_load(at, int(1e6 * part), int(1e5 * part))},
-            lambda m: [("× empty", m["benbi"], 1.3, "at most")],
+            "ms",
+            {
+                "empty": lambda at: ours.claim_time(_file(at)),
+                "full": lambda at: ours.claim_time(_file(at), int(1e6 * part), int(1e5 * part)),
+            },
+            lambda m: [("× empty", m["full"] / m["empty"], 1.3, "at most")],
             times=1 if quick else 3,
         ),
         Row(
             "idle worker",
             "% of a core",
-            {"benbi": lambda at: ours.idle_share(at, 20 * part)},
+            {"benbi": lambda at: ours.idle_share(_file(at), 20 * part)},
             lambda m: [("% of a core", m["benbi"], 0.5, "at most")],
             times=1,
         ),
         Row(
             "resident memory after 100,000 jobs",
             "× after 1,000",
-            {"benbi": lambda at: ours.growth(at, 1000, n(100_000))},
+            {"benbi": lambda at: ours.growth(_file(at), 1000, n(100_000))},
             lambda m: [("× after 1,000", m["benbi"], 1.1, "at most")],
             times=1,
         ),
     ]
+    if os.environ.get("BENCH_POSTGRES"):
+        from bench import rows_postgresql
+
+        found += rows_postgresql.rows(quick)
+    return found
+
+
+def _file(folder: Path) -> str:
+    return str(folder / "jobs.db")
 
 
 def drain(n: Callable[[int], int]) -> Row:
     figures: dict[str, Callable[[Path], float]] = {
         "raw claim + finish by 32": lambda at: raw.claim_and_finish(at, n(30_000)),
-        "benbi": lambda at: ours.drained(at, n(30_000)),
+        "benbi": lambda at: ours.drained(_file(at), n(30_000)),
         "huey": lambda at: peers.drained(at, n(4_000)),
     }
     if os.environ.get("BENCH_POSTGRES"):
-        from bench import on_postgresql
+        from bench import on_postgresql, server
 
-        figures["pgqueuer on PostgreSQL"] = lambda _: on_postgresql.drained(n(20_000))
+        figures["pgqueuer on PostgreSQL"] = lambda _: server.on_fresh(
+            lambda url: on_postgresql.drained(url, n(30_000))
+        )
 
     def judge(m: dict[str, float]) -> list[tuple[str, float, float, str]]:
         bars = [("× huey", m["benbi"] / m["huey"], 6.0, "at least")]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 
 from bench.ours import app_on
 
 
 def main(seconds: float) -> None:
-    app = app_on(Path(os.environ["BENCH_DB"]))
+    app = app_on(os.environ["BENCH_DB"])
     nothing = app.tasks["nothing"]
     nothing.enqueue_sync(0)
     print("ready", flush=True)
