@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import pytest
@@ -33,7 +34,7 @@ auth_type = any
 pool_mode = {mode}
 default_pool_size = {connections}
 max_client_conn = 200
-query_wait_timeout = 20
+query_wait_timeout = {patience}
 logfile = {folder}/log
 """
 
@@ -43,7 +44,7 @@ def pooled_server() -> str:
     """The URL of one for all tests of this process, and gone with it. Skips without PgBouncer."""
     running = pooler()
     atexit.register(running.__exit__, None, None, None)
-    return running.__enter__()
+    return running.__enter__().url
 
 
 def pooled(url: str, server: str | None = None) -> str:
@@ -52,9 +53,17 @@ def pooled(url: str, server: str | None = None) -> str:
     return urlsplit(url)._replace(netloc=there.netloc).geturl()
 
 
+class Pooler(NamedTuple):
+    """One that runs: where, and the file in which it tells what it does."""
+
+    url: str
+    log: Path
+
+
 @contextmanager
-def pooler(mode: str = "transaction") -> Iterator[str]:
-    """Runs one. ``mode``: as PgBouncer's ``pool_mode``."""
+def pooler(mode: str = "transaction", patience: int = 20) -> Iterator[Pooler]:
+    """Runs one. ``mode``: as PgBouncer's ``pool_mode``; ``patience``: seconds for which a client
+    waits for a connection to the server."""
     program, user = pgbouncer_program(), unprivileged_user()
     if program is None:
         pytest.skip("no PgBouncer to test behind (make services)")
@@ -68,6 +77,7 @@ def pooler(mode: str = "transaction") -> Iterator[str]:
             mode=mode,
             # Each client of a session has a connection to itself.
             connections=CONNECTIONS if mode == "transaction" else 40,
+            patience=patience,
             folder=folder,
         ),
         "utf-8",
@@ -79,7 +89,7 @@ def pooler(mode: str = "transaction") -> Iterator[str]:
     try:
         wait_until(lambda: process.poll() is not None or _answers(port), 20.0, "PgBouncer listens")
         assert process.poll() is None, "PgBouncer did not start"
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        yield Pooler(f"postgresql://postgres@127.0.0.1:{port}/postgres", folder / "log")
     finally:
         process.kill()
         process.wait()
