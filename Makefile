@@ -30,7 +30,7 @@ test: setup ## run all tests that need no server (TESTS=tests/walk: some), and p
 test-all: setup ## run each suite within its seconds, with all that make services installed
 	@scripts/suites "$(BIN)/python" "$(OUT)/reports"
 
-services: setup ## bring what test-all uses besides Python: the official MCP suite, a PostgreSQL
+services: setup ## bring what test-all uses besides Python: the MCP suite, a PostgreSQL, PgBouncer
 	@$(BIN)/python -m scripts.conformance install
 	@$(BIN)/python -m scripts.services start
 

@@ -38,6 +38,7 @@ from benbi.settings import (
     DEFAULT_SCHEMA,
     DEFAULT_SLOTS,
     check_artifacts,
+    check_listen_url,
     check_settings,
 )
 from benbi.store import lifecycle, views
@@ -61,6 +62,8 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     may be lost when the machine dies, never when the process does). ``artifacts``: the folder of
     what jobs save, at most ``max_artifact`` bytes each; None: BENBI_ARTIFACTS, else by the file.
     ``schema``: the schema of a PostgreSQL database in which everything lies, made if need be.
+    ``listen_url``: the same PostgreSQL without the pooler that ``url`` leads to, for LISTEN; None:
+    BENBI_LISTEN_URL, else ``url``.
     """
 
     def __init__(
@@ -74,17 +77,21 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         artifacts: str | PathLike[str] | None = None,
         max_artifact: int = DEFAULT_MAX_ARTIFACT,
         schema: str = DEFAULT_SCHEMA,
+        listen_url: str | None = None,
     ) -> None:
         super().__init__()
         check_settings(url, slots, heartbeat_timeout, max_payload)
         check_artifacts(artifacts, max_artifact)
+        check_listen_url(listen_url)
         self.slots = slots
         self.schema = schema
         self.heartbeat_timeout = heartbeat_timeout
         self.max_payload = max_payload
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.task = TaskRegistrar(self, self._add)
-        self._connections = Connections(url, durability, artifacts, max_artifact, schema)
+        self._connections = Connections(
+            url, durability, artifacts, max_artifact, schema, listen_url
+        )
         self._workers: list[Worker] = []
 
     @property

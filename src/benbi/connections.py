@@ -17,7 +17,7 @@ from benbi.store.files import Files
 from benbi.store.sqlite import SqliteDatabase
 from benbi.store.store import Store
 from benbi.wake.poll import Wake
-from benbi.wake.postgresql import Notifier, PostgresWake
+from benbi.wake.postgresql import Hearing, Notifier, PostgresWake
 from benbi.wake.sqlite import SqliteWake
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Connections:
     """Database, store and hints of one URL, each made when it is first asked for.
 
-    ``given_url`` and ``given_artifacts``: as the app's code says it, None where it does not.
+    ``given_url`` and the like: as the app's code says it, None where it does not.
     """
 
     def __init__(
@@ -37,16 +37,19 @@ class Connections:
         artifacts: str | os.PathLike[str] | None = None,
         max_artifact: int = DEFAULT_MAX_ARTIFACT,
         schema: str = DEFAULT_SCHEMA,
+        listen_url: str | None = None,
     ) -> None:
         self.given_url = url
         self.durability = durability
         self.given_artifacts = artifacts
         self.max_artifact = max_artifact
         self.schema = schema
+        self.given_listen_url = listen_url
         self._lock = threading.Lock()
         self._database: Database | None = None
         self._store: Store | None = None
         self._hints: Hints | None = None
+        self._hearing = Hearing()
         self._notifier: Notifier | None = None
         # Tells hints of this process from those of others.
         self._mark = secrets.token_hex(8)
@@ -57,7 +60,10 @@ class Connections:
         """The database behind the seam; no connection is made by asking for it."""
         if self._database is None:
             self._database = database_for(
-                self.given_url, durability=self.durability, schema=self.schema
+                self.given_url,
+                durability=self.durability,
+                schema=self.schema,
+                listen_url=self.given_listen_url,
             )
         return self._database
 
@@ -87,7 +93,8 @@ class Connections:
     def _make_wake(self) -> Wake | None:
         database = self.database
         if not isinstance(database, SqliteDatabase):
-            return PostgresWake(cast("PostgresDatabase", database).channel, self._mark)
+            listener = cast("PostgresDatabase", database).listener
+            return PostgresWake(listener, self._mark, self._hearing)
         if database.path is None:
             return None
 
@@ -95,6 +102,12 @@ class Connections:
             return database.connect().data_version
 
         return SqliteWake(database.path, connect)
+
+    @property
+    def hints_lost(self) -> str | None:
+        """Why other processes are not heard, or not told; None while all is well."""
+        untold = self._notifier.lost if self._notifier else None
+        return self._hearing.lost or untold
 
     def _make_notifier(self) -> Notifier | None:
         """What tells other processes: a file tells of its changes itself."""
@@ -108,6 +121,7 @@ class Connections:
         with self._lock:
             store, hints, notifier = self._store, self._hints, self._notifier
             self._store = self._hints = self._database = self._notifier = None
+            self._hearing = Hearing()
         if hints is not None:
             hints.close()
         if store is not None:
@@ -126,6 +140,7 @@ class Connections:
         _inherited.append((self._store, self._hints, self._database, self._notifier))
         self._lock = threading.Lock()
         self._store = self._hints = self._database = self._notifier = None
+        self._hearing = Hearing()
 
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()

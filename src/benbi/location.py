@@ -12,12 +12,14 @@ from benbi.store.database import Database
 from benbi.store.sqlite import SqliteDatabase
 
 
-def database_for(url: str | None, *, durability: str, schema: str) -> Database:
+def database_for(
+    url: str | None, *, durability: str, schema: str, listen_url: str | None
+) -> Database:
     """The database that a URL names. ``None``: BENBI_URL, else a file in the state directory.
 
     ``postgresql://user@host/database`` (``?schema=…``), ``sqlite:///relative.db``,
-    ``sqlite:////absolute.db``, a plain path, or ``:memory:`` (``sqlite://``). Raises
-    ConfigurationError.
+    ``sqlite:////absolute.db``, a plain path, or ``:memory:`` (``sqlite://``). ``listen_url`` None:
+    BENBI_LISTEN_URL; a file needs none. Raises ConfigurationError.
     """
     named = url or os.environ.get("BENBI_URL")
     if not named:
@@ -28,7 +30,8 @@ def database_for(url: str | None, *, durability: str, schema: str) -> Database:
         return SqliteDatabase(named.removeprefix("sqlite:///"), durability=durability)
     scheme, separator, _ = named.partition("://")
     if scheme in ("postgresql", "postgres"):
-        return _on_postgresql(named, durability, schema)
+        listening = listen_url or os.environ.get("BENBI_LISTEN_URL")
+        return _on_postgresql(named, durability, schema, listening)
     if separator:
         raise ConfigurationError(
             f"{scheme}:// is not supported by this version of benbi: use "
@@ -37,7 +40,7 @@ def database_for(url: str | None, *, durability: str, schema: str) -> Database:
     return SqliteDatabase(named, durability=durability)
 
 
-def _on_postgresql(url: str, durability: str, schema: str) -> Database:
+def _on_postgresql(url: str, durability: str, schema: str, listen_url: str | None) -> Database:
     try:
         from benbi.store.postgresql import PostgresDatabase
     except ImportError:
@@ -48,7 +51,7 @@ def _on_postgresql(url: str, durability: str, schema: str) -> Database:
     if "schema" in named:
         schema = named.pop("schema")
         url = f"{base}?{urlencode(named)}" if named else base
-    return PostgresDatabase(url, schema=schema, durability=durability)
+    return PostgresDatabase(url, schema=schema, durability=durability, listen_url=listen_url)
 
 
 def folder_for(artifacts: str | os.PathLike[str] | None, database: Path | None) -> Path | None:

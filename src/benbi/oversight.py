@@ -13,7 +13,7 @@ from benbi.location import folder_for
 from benbi.loops import refuse_in_loop
 from benbi.operations import Operations
 from benbi.options import checked_queue
-from benbi.settings import Setting, artifacts_setting, url_setting
+from benbi.settings import Setting, artifacts_setting, listen_url_setting, url_setting
 from benbi.store import fleet, stats
 from benbi.store.explain import explain
 
@@ -115,7 +115,14 @@ class Oversight(Operations):
         folder = folder_for(kept.given_artifacts, kept.database.path)
         found.append(artifacts_setting(kept.given_artifacts, folder))
         found.append(_setting("max_artifact", kept.max_artifact, parameters))
-        return [*found, _setting("schema", kept.schema, parameters)]
+        found.append(_setting("schema", kept.schema, parameters))
+        return [*found, listen_url_setting(kept.given_listen_url, kept.database.listen_url)]
+
+    @property
+    def hints_lost(self) -> str | None:
+        """Why this process is not told of other processes' commits, or does not tell of its own,
+        and all look once a second instead; None while all is well."""
+        return self._connections.hints_lost
 
     def _liveness(self) -> tuple[float, bool]:
         """The timeout of workers that said none, and whether workers beat at all."""

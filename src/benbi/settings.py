@@ -12,6 +12,7 @@ DEFAULT_GRACE = 30.0
 SHORTEST_HEARTBEAT = 0.5
 SMALLEST_PAYLOAD = 1024
 DEFAULT_SCHEMA = "benbi"
+POSTGRESQL = ("postgresql://", "postgres://")
 # 1 GiB.
 DEFAULT_MAX_ARTIFACT = 1_073_741_824
 
@@ -40,6 +41,13 @@ def artifacts_setting(given: object, folder: object) -> Setting:
     return Setting("artifacts", value, named)
 
 
+def listen_url_setting(given: str | None, url: str | None) -> Setting:
+    """Where LISTEN connects to; ``given``: what the code says, ``url``: what came of it."""
+    if given:
+        return Setting("listen_url", url, "code")
+    return Setting("listen_url", url, "default" if url is None else "BENBI_LISTEN_URL")
+
+
 def check_settings(
     url: object, slots: object, heartbeat_timeout: object, max_payload: object
 ) -> None:
@@ -62,3 +70,11 @@ def check_artifacts(artifacts: object, max_artifact: object) -> None:
         raise ConfigurationError(f"artifacts={artifacts!r}: a folder, as text or a Path")
     if not isinstance(max_artifact, int) or isinstance(max_artifact, bool) or max_artifact < 1:
         raise ConfigurationError(f"max_artifact={max_artifact!r}: 1 byte or more")
+
+
+def check_listen_url(listen_url: object) -> None:
+    """Raises ConfigurationError, which names the setting and what it may be."""
+    if listen_url is None:
+        return
+    if not isinstance(listen_url, str) or not listen_url.startswith(POSTGRESQL):
+        raise ConfigurationError(f"listen_url={listen_url!r}: postgresql://user@host/database")

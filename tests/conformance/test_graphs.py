@@ -176,7 +176,7 @@ OTHERS = st.one_of(
 )
 
 
-SHORT = {"file": 40, "memory": 100, "postgresql": 15}
+SHORT = {"file": 40, "memory": 100, "postgresql": 15, "pgbouncer": 5}
 
 
 @pytest.mark.timeout(1800)

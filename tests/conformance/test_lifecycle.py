@@ -489,7 +489,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 # A server is ten times as slow as memory, and the moves are the same.
-SHORT = {"file": 90, "memory": 120, "postgresql": 20}
+SHORT = {"file": 90, "memory": 120, "postgresql": 20, "pgbouncer": 5}
 
 
 @pytest.mark.timeout(1800)

@@ -106,23 +106,6 @@ async def test_a_worker_elsewhere_is_told_at_once(url: str) -> None:
         assert time.monotonic() - began < 0.8
 
 
-async def test_a_lost_listener_is_replaced(
-    url: str, look: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with app_on(url) as here, app_on(url) as there, there.working():
-        await out_of_work(there)
-        caplog.set_level("INFO", "benbi.wake")
-        listening = "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN benbi'"
-        (before,) = await wait_until_async(lambda: look(listening).fetchone())
-        look("SELECT pg_terminate_backend(%s)", [before])
-        await asyncio.to_thread(
-            wait_until, lambda: "arrive again" in caplog.text, SOON, "the listener is back"
-        )
-        assert "no hints from other processes" in caplog.text
-        job = await here.tasks["double"].enqueue(4)
-        assert await job.result(timeout=SOON) == 8
-
-
 async def test_a_worker_outlives_the_end_of_all_its_connections(url: str, look: Any) -> None:
     async with app_on(url) as app, app.working():
         first = await app.tasks["double"].enqueue(1)

@@ -147,21 +147,39 @@ def test_settings_say_where_they_came_from(
         "artifacts": "default",
         "max_artifact": "default",
         "schema": "default",
+        "listen_url": "default",
     }
     assert told["artifacts"].value == f"{path}-artifacts"
     assert (told["url"].value, told["slots"].value) == (f"sqlite:///{path}", 3)
     assert list(told) == list(inspect.signature(Benbi).parameters)
-    (url, *_, durability, files, _, _) = Benbi(":memory:", durability="normal").settings()
+    (url, *_, durability, files, _, _, _) = Benbi(":memory:", durability="normal").settings()
     assert (url.source, durability) == ("code", ("durability", "normal", "code"))
     assert files == ("artifacts", None, "default")
     monkeypatch.setenv("BENBI_ARTIFACTS", str(tmp_path))
-    files = Benbi(":memory:").settings()[-3]
+    files = Benbi(":memory:").settings()[-4]
     assert files == ("artifacts", str(tmp_path), "BENBI_ARTIFACTS")
-    assert Benbi(artifacts="here").settings()[-3].source == "code"
+    assert Benbi(artifacts="here").settings()[-4].source == "code"
     monkeypatch.delenv("BENBI_URL")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Benbi().settings()[0].source == "default"
     assert not path.exists()
+
+
+def test_where_it_listens_is_told_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENBI_URL", "postgresql://shop@pooler.internal/shop")
+    assert Benbi().settings()[-1] == ("listen_url", None, "default")
+    shown, named = "postgresql://shop@db.internal/shop", "postgresql://shop:secret@db.internal/shop"
+    assert Benbi(listen_url=named).settings()[-1] == ("listen_url", shown, "code")
+    monkeypatch.setenv("BENBI_LISTEN_URL", named)
+    assert Benbi().settings()[-1] == ("listen_url", shown, "BENBI_LISTEN_URL")
+    # A file tells of its changes itself.
+    assert Benbi(":memory:").settings()[-1] == ("listen_url", None, "default")
+
+
+@pytest.mark.parametrize("listen_url", [5, "", "db.internal", "sqlite:///jobs.db", "jobs.db"])
+def test_a_place_where_nobody_can_listen_is_refused(listen_url: Any) -> None:
+    with pytest.raises(ConfigurationError, match="listen_url="):
+        Benbi("postgresql://shop@pooler.internal/shop", listen_url=listen_url)
 
 
 def test_each_has_its_blocking_twin(path: Path) -> None:

@@ -73,6 +73,7 @@ OF_ONE_DIALECT = {
             "rollback",
             "now",
             "standby",
+            "reached",
         ),
         *("listen", "notify", "upstream_job_unlocked"),
     },

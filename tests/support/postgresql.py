@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +21,7 @@ import psycopg
 import pytest
 
 from benbi.store.statements import parse
+from scripts import services
 from scripts.services import postgresql_url
 from tests.support import shadow
 
@@ -46,9 +49,29 @@ def own_database() -> Iterator[str]:
         _drop(name)
 
 
+@contextmanager
+def own_server(**settings: str) -> Iterator[str]:
+    """A server for one test, with its settings, from the programs of this machine."""
+    place = Path(tempfile.mkdtemp(prefix="benbi-postgresql-"))
+    place.chmod(0o755)
+    try:
+        yield services.run_server(place / "data", settings)
+    finally:
+        services.end_server(place / "data")
+        shutil.rmtree(place)
+
+
 def url_of(name: str) -> str:
     """The URL of a database of this server."""
     return urlsplit(postgresql_url())._replace(path=f"/{name}").geturl()
+
+
+def listeners(look: Any, schema: str = "benbi") -> list[tuple[Any, ...]]:
+    """Who listens in the database of a connection whose ``execute`` is ``look``, by pid."""
+    return look(
+        "SELECT pid FROM pg_stat_activity WHERE query = %s AND datname = current_database()",
+        [f"LISTEN {schema}"],
+    ).fetchall()
 
 
 def looked(tx: Any, sql: str) -> list[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benbi.store.postgresql import PostgresDatabase
 from benbi.store.sqlite import SqliteDatabase
-from tests.support import postgresql, shadow
+from tests.support import pgbouncer, postgresql, shadow
 from tests.support.rig import Clock, Rig
 
 # The witness of a database: asked at the end for what it saw that the events do not tell.
@@ -46,8 +46,16 @@ def _witness(url: str) -> postgresql.Witnessed:
 
 
 def _on_postgresql(_: Path) -> Opened:
-    clock, url = Clock(), postgresql.database_url()
-    witness = _witness(url)
+    return _on_server(postgresql.database_url())
+
+
+def _on_pgbouncer(_: Path) -> Opened:
+    return _on_server(pgbouncer.pooled(postgresql.database_url()))
+
+
+def _on_server(url: str) -> Opened:
+    # However the store gets there, its witness looks at the server itself.
+    clock, witness = Clock(), _witness(postgresql.database_url())
     witness.clear()
     rig = Rig(PostgresDatabase(url, durability="normal", clock=clock), clock)
     if rig.store.applied:
@@ -59,6 +67,7 @@ KINDS: dict[str, Callable[[Path], Opened]] = {
     "file": _on_file,
     "memory": _in_memory,
     "postgresql": _on_postgresql,
+    "pgbouncer": _on_pgbouncer,
 }
 
 

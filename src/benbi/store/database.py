@@ -70,6 +70,8 @@ class Database(Protocol):
     dialect: str
     # For people and logs: without a password.
     url: str
+    # Where LISTEN connects to, where that is elsewhere; as ``url``.
+    listen_url: str | None
     # For another process that is to open the same database.
     address: str
     # True where all sessions are one connection: a reader must not wait for the writer's thread.

@@ -40,6 +40,10 @@ class Health:
             self._looked_at = time.monotonic()
         return self._fault or self._beside() or self._silence()
 
+    def view(self) -> dict[str, str]:
+        """What it answers where there is no fault. Who goes without hints works, only later."""
+        return {"status": "ok"} | ({"hints": "off"} if self._app.hints_lost else {})
+
     def _silence(self) -> str | None:
         now = time.monotonic()
         looked_at = [worker.claimed_at for worker in self._app.workers_here]

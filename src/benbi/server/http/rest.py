@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 
 from benbi.errors import BenbiError, JobNotFound, StoreError
 from benbi.job import Job, State
@@ -100,7 +100,7 @@ class Rest:
         fault = await self._health.fault()
         if fault is not None:
             return problem(503, fault)
-        return Response('{"status":"ok"}', media_type="application/json")
+        return JSONResponse(self._health.view())
 
     async def jobs(
         self, request: Request, query: Annotated[models.ListQuery, Query()]

@@ -54,6 +54,9 @@ def host_config(
     address = url or os.environ.get("BENBI_URL")
     if address:
         environment["BENBI_URL"] = address
+    listening = os.environ.get("BENBI_LISTEN_URL")
+    if listening:
+        environment["BENBI_LISTEN_URL"] = listening
     entry = {
         "command": sys.executable,
         # Not by "cwd" alone, which some hosts ignore.

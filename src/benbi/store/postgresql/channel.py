@@ -6,13 +6,20 @@ that all committers of the cluster share.
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 from benbi.store.postgresql.refusals import translated
 from benbi.store.statements import Statement
+
+# Two clients of a pooler that turn up at one connection of its own do so in the first or second
+# round, unless many others come between.
+ROUNDS: Final = 10
+PROOF_SECONDS: Final = 5.0
 
 
 class Channel:
@@ -25,6 +32,11 @@ class Channel:
         self._statements = statements
         self._connection = connection
         self._deaf_to = ""
+
+    @property
+    def direct(self) -> bool:
+        """Whether it leads to the server itself, and not to a pooler."""
+        return self._connection.prepare_threshold is not None
 
     def listen(self, deaf_to: str) -> None:
         """Hears what others say from now on, not what is marked as our own."""
@@ -46,6 +58,30 @@ class Channel:
         """A hint to everybody who listens."""
         with translated(self._url):
             psycopg.RawCursor(self._connection).execute(self._statements["notify"].encoded, [mark])
+
+    def shares_with(self, other: Channel) -> bool:
+        """Whether both are given connections for a transaction at a time: each of two sessions
+        would have one to itself, and keep it."""
+        first = self._pid()
+        rounds = ((self._pid(), other._pid()) for _ in range(ROUNDS))
+        return any(mine != first or others == first for mine, others in rounds)
+
+    def hears(self, speaker: Channel) -> bool:
+        """Whether this one, which listens, hears what ``speaker`` says."""
+        word, deadline = secrets.token_hex(8), time.monotonic() + PROOF_SECONDS
+        speaker.say(word)
+        with translated(self._url):
+            while (left := deadline - time.monotonic()) > 0:
+                notes = self._connection.notifies(timeout=left, stop_after=1)
+                if any(note.payload == word for note in notes):
+                    return True
+        return False
+
+    def _pid(self) -> int:
+        with translated(self._url):
+            answer = self._connection.execute(self._statements["reached"].encoded)
+            ((pid, *_),) = answer.fetchall()
+        return pid
 
     def close(self) -> None:
         self._connection.close()

@@ -6,8 +6,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -27,6 +28,8 @@ from benbi.store.postgresql.session import (
 )
 
 OLDEST = 14
+# The driver's own number of times that it sees a statement before it prepares it.
+PREPARE_AFTER = 5
 Connection: TypeAlias = psycopg.Connection[Any]
 # A dead network is noticed within seconds, and not when the kernel gives up.
 _NETWORK = {
@@ -42,11 +45,19 @@ _REST_SECONDS = 0.2
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 
+class _Way(NamedTuple):
+    """How a server is reached; ``url``: the same without secrets."""
+
+    url: str
+    conninfo: str
+
+
 class PostgresDatabase:
     """``url``: ``postgresql://user@host:port/database``, or what else libpq takes.
 
     ``schema``: where everything lies; made where it is missing. ``durability``: "full" makes each
     commit durable before it returns; "normal" may lose the last ones when the server dies.
+    ``listen_url``: where LISTEN connects to, the same database not by way of a pooler.
     """
 
     dialect = "postgresql"
@@ -63,6 +74,7 @@ class PostgresDatabase:
         schema: str = DEFAULT_SCHEMA,
         durability: str = "full",
         clock: Callable[[], int] | None = None,
+        listen_url: str | None = None,
     ) -> None:
         if durability not in ("full", "normal"):
             raise ConfigurationError(f'durability is "full" or "normal", not {durability!r}')
@@ -70,10 +82,7 @@ class PostgresDatabase:
             raise ConfigurationError(
                 f"a schema is named with small letters, digits and _, not {schema!r}"
             )
-        try:
-            named = conninfo_to_dict(url)
-        except psycopg.Error as error:
-            raise ConfigurationError(f"the database's URL can not be read: {error}") from None
+        named = _parsed("the database's URL", url)
         self.schema = schema
         self.address = url
         self.durability = durability
@@ -82,10 +91,16 @@ class PostgresDatabase:
         self.url = _without_secrets(named)
         if schema != DEFAULT_SCHEMA:
             self.url += f"?schema={schema}"
-        self._conninfo = make_conninfo(url, **{**_NETWORK, **named, "application_name": "benbi"})
+        self._there = _Way(self.url, _conninfo(url, named))
+        self.listen_url: str | None = None
+        self._to_listen = self._there
+        if listen_url:
+            named = _parsed("listen_url", listen_url)
+            self.listen_url = _without_secrets(named)
+            self._to_listen = _Way(self.listen_url, _conninfo(listen_url, named))
         self._lock = threading.Lock()
         self._reached = False
-        self._name = ""
+        self._names: set[str] = set()
 
     def connect(self, patience: float = PATIENCE) -> PostgresSession:
         """A new session. StoreError where the server can not be reached or is not fit."""
@@ -93,41 +108,92 @@ class PostgresDatabase:
 
     def make(self) -> Connection:
         """A new connection, without a transaction."""
+        return self._made(self._there)
+
+    def _made(self, way: _Way) -> Connection:
         try:
-            connection = psycopg.connect(self._conninfo, autocommit=True)
+            # What is prepared on one connection of a pooler is not there on the next.
+            connection = psycopg.connect(way.conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
-            meant = translate(self.url, error)
+            meant = translate(way.url, error)
             if not self._reached:
-                raise _unreachable(self.url, error) from None
+                raise _unreachable(way.url, error) from None
             time.sleep(_REST_SECONDS)
             raise (meant if isinstance(meant, StoreError) else StoreBusy(str(error))) from error
-        adapted(connection.adapters)
-        with self._lock:
-            if not self._reached:
-                self._refuse_unfit(connection)
-                self._name = connection.info.dbname
-                self._reached = True
+        try:
+            self._look_at(connection, way.url)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def _refuse_unfit(self, connection: Connection) -> None:
+    def _look_at(self, connection: Connection, url: str) -> None:
+        adapted(connection.adapters)
+        with translated(url):
+            found = connection.execute(statements(self.schema)["reached"].encoded).fetchall()
+        ((pid, fsync, name),) = found
+        # A pooler greets with a number of its own, so that it knows what a cancel is for.
+        if pid == connection.info.backend_pid:
+            connection.prepare_threshold = PREPARE_AFTER
+        with self._lock:
+            if not self._reached:
+                self._refuse_unfit(connection, fsync)
+                # A pooler may have another name for it.
+                self._names = {connection.info.dbname, name}
+                self._reached = True
+
+    def _refuse_unfit(self, connection: Connection, fsync: str) -> None:
         version = connection.info.server_version
         if version < OLDEST * 10_000:
-            connection.close()
             raise StoreError(
                 f"{self.url} is PostgreSQL {version // 10_000}: benbi needs {OLDEST} or newer"
             )
-        ((fsync,),) = connection.execute("SHOW fsync").fetchall()
         if fsync == "off" and self.durability == "full":
-            connection.close()
             raise StoreError(
                 f"{self.url} has fsync off, so that nothing it accepts is durable: turn it on, or "
                 'say durability="normal"'
             )
 
     def channel(self) -> Channel:
-        """A connection for hints between processes."""
-        with translated(self.url):
-            return Channel(self.url, statements(self.schema), self.make())
+        """A connection to tell other processes on."""
+        return self._channel(self._there)
+
+    def listener(self, mark: str) -> Channel:
+        """A connection that hears what other processes say, and not what has our own ``mark``.
+
+        StoreError where it would hear nothing: behind a pooler that gives each transaction another
+        connection, or in another database. Takes seconds to find the latter out.
+        """
+        listener = self._channel(self._to_listen)
+        try:
+            if not listener.direct:
+                with closing(self._channel(self._to_listen)) as other:
+                    if listener.shares_with(other):
+                        raise StoreError(self._pooled())
+            listener.listen(mark)
+            if not listener.direct or self.listen_url is not None:
+                with closing(self.channel()) as speaker:
+                    if not listener.hears(speaker):
+                        raise StoreError(
+                            f"what is said at {self.url} is not heard at {self._to_listen.url}: do "
+                            "both lead to one database, and the second to the server itself?"
+                        )
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    def _pooled(self) -> str:
+        remedy = "listen_url= (BENBI_LISTEN_URL) may name the server itself"
+        if self.listen_url is not None:
+            remedy = "listen_url= has to name the server itself"
+        return (
+            f"{self._to_listen.url} leads to a pooler that gives each transaction another "
+            f"connection, where LISTEN hears nothing: {remedy}"
+        )
+
+    def _channel(self, way: _Way) -> Channel:
+        return Channel(way.url, statements(self.schema), self._made(way))
 
     def borrow(self, connection: Any) -> CallersTransaction:
         """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
@@ -137,7 +203,7 @@ class PostgresDatabase:
         """
         if not isinstance(connection, psycopg.Connection):
             raise Refused(f"connection= takes a psycopg.Connection here, not {connection!r}")
-        if connection.info.dbname != self._name:
+        if connection.info.dbname not in self._names:
             raise Refused(f"connection= is on another database than {self.url}")
         if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
             raise Refused(
@@ -149,20 +215,38 @@ class PostgresDatabase:
 
     def check(self) -> list[Mapping[str, str]]:
         """Findings: ``level`` (ok, warning, error) and ``text``."""
-        connection = self.make()
-        try:
+        with closing(self.make()) as connection:
             version = connection.info.parameter_status("server_version")
             text = statements(self.schema)["standby"].encoded
             ((standby,),) = connection.execute(text).fetchall()
-        finally:
-            connection.close()
+            pooled = connection.prepare_threshold is None
         found = [{"level": "ok", "text": f"PostgreSQL {version}, schema {self.schema}"}]
+        if pooled:
+            found.append({"level": "ok", "text": "reached by a pooler: nothing is prepared"})
         if standby:
             found.append({"level": "warning", "text": "a standby: it can be read, not written"})
+            return [*found]
+        try:
+            self.listener("").close()
+        except StoreError as error:
+            found.append({"level": "warning", "text": f"no hints from other processes: {error}"})
+        else:
+            found.append({"level": "ok", "text": "hints from other processes are heard"})
         return [*found]
 
     def close(self) -> None:
         """Nothing outlives its sessions."""
+
+
+def _parsed(what: str, url: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise ConfigurationError(f"{what} can not be read: {error}") from None
+
+
+def _conninfo(url: str, named: Mapping[str, Any]) -> str:
+    return make_conninfo(url, **{**_NETWORK, **named, "application_name": "benbi"})
 
 
 def _without_secrets(named: Mapping[str, Any]) -> str:

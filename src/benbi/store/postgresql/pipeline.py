@@ -49,7 +49,8 @@ class Pipeline:
         self._libpq = connection.pgconn
         self._patience = patience
         self._values = Transformer(connection)
-        self._prepares = prepares
+        # The driver's own word for a connection on which nothing may be prepared.
+        self._prepares = prepares and connection.prepare_threshold is not None
         self._prepared: dict[_Typed, bytes] = {}
         self._numbers = count(1)
         # What the server will answer to, in that order.

@@ -38,8 +38,10 @@ def translate(url: str, error: psycopg.Error) -> Exception:
         return StoreBusy(f"{url}: {text}")
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedColumn):
         return StoreError(f"{url}: {text}; benbi db check says what is behind")
-    # Without a code of the server's: the connection is gone, and with it what was under way.
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not error.sqlstate:
+    # Without a code of the server's, or with one of a pooler's: the connection is gone, and with it
+    # what was under way.
+    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if lost and (error.sqlstate or "08").startswith("08"):
         return StoreBusy(f"{url}: the connection is lost ({text})")
     return error
 

@@ -44,6 +44,8 @@ class SqliteDatabase:
 
     dialect = "sqlite"
     readers = 32
+    # A file tells of its changes itself.
+    listen_url: str | None = None
 
     def __init__(
         self, path: str, *, durability: str = "full", clock: Callable[[], int] | None = None
