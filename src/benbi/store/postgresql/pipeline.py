@@ -43,14 +43,12 @@ class Pipeline:
     server after which it is given up, whatever the network says of it.
     """
 
-    def __init__(
-        self, connection: psycopg.Connection[Any], *, prepares: bool, patience: float
-    ) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], patience: float) -> None:
         self._libpq = connection.pgconn
         self._patience = patience
         self._values = Transformer(connection)
         # The driver's own word for a connection on which nothing may be prepared.
-        self._prepares = prepares and connection.prepare_threshold is not None
+        self._prepares = connection.prepare_threshold is not None
         self._prepared: dict[_Typed, bytes] = {}
         self._numbers = count(1)
         # What the server will answer to, in that order.

@@ -182,7 +182,8 @@ class CallersTransaction:
     def _rows(self, statement: Statement, values: Sequence[Any]) -> list[Row]:
         cursor = psycopg.RawCursor(self._connection)
         adapted(cursor.adapters)
-        cursor.execute(statement.encoded, values)
+        # The next transaction of a pooled connection may meet another one of the server's.
+        cursor.execute(statement.encoded, values, prepare=False)
         return cursor.fetchall() if statement.returns else []
 
 
@@ -212,9 +213,7 @@ class PostgresSession:
 
     def _connect(self) -> None:
         self._connection = self._server.make()
-        self._pipeline = Pipeline(
-            self._connection, prepares=True, patience=self._patience + GIVE_UP
-        )
+        self._pipeline = Pipeline(self._connection, self._patience + GIVE_UP)
 
     @contextmanager
     def write(self) -> Generator[PostgresTransaction]:
