@@ -61,6 +61,22 @@ def own_server(**settings: str) -> Iterator[str]:
         shutil.rmtree(place)
 
 
+@contextmanager
+def own_standby() -> Iterator[str]:
+    """A server in recovery, which waits for more of its log for ever: it can be read."""
+    place = Path(tempfile.mkdtemp(prefix="benbi-postgresql-"))
+    place.chmod(0o755)
+    data = place / "data"
+    try:
+        services.run_server(data, {})
+        services.end_server(data)
+        (data / "standby.signal").touch()
+        yield services.run_server(data, {})
+    finally:
+        services.end_server(data)
+        shutil.rmtree(place)
+
+
 def url_of(name: str) -> str:
     """The URL of a database of this server."""
     return urlsplit(postgresql_url())._replace(path=f"/{name}").geturl()

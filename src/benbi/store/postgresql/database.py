@@ -19,6 +19,7 @@ from benbi.settings import DEFAULT_SCHEMA
 from benbi.store.clock import Clock
 from benbi.store.database import PATIENCE
 from benbi.store.postgresql.channel import Channel
+from benbi.store.postgresql.pipeline import Pipeline
 from benbi.store.postgresql.refusals import translate, translated
 from benbi.store.postgresql.session import (
     CallersTransaction,
@@ -33,13 +34,15 @@ PREPARE_AFTER = 5
 Connection: TypeAlias = psycopg.Connection[Any]
 # A dead network is noticed within seconds, and not when the kernel gives up.
 _NETWORK = {
-    "connect_timeout": 5,
+    "connect_timeout": 4,
     "keepalives": 1,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+# For the first statement on a connection.
+_GREETING_SECONDS = 4.0
 # Between attempts to reach a server that was reached before.
 _REST_SECONDS = 0.2
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
@@ -129,25 +132,32 @@ class PostgresDatabase:
 
     def _look_at(self, connection: Connection, url: str) -> None:
         adapted(connection.adapters)
+        if not self._reached:
+            self._refuse_old(connection)
         with translated(url):
-            found = connection.execute(statements(self.schema)["reached"].encoded).fetchall()
-        ((pid, fsync, name),) = found
+            # Not by the driver, which would wait for ever.
+            pipeline = Pipeline(connection, _GREETING_SECONDS)
+            pipeline.begin()
+            ((pid, fsync, name),) = pipeline.rows(pipeline.send(statements(self.schema)["reached"]))
+            pipeline.end()
         # A pooler greets with a number of its own, so that it knows what a cancel is for.
         if pid == connection.info.backend_pid:
             connection.prepare_threshold = PREPARE_AFTER
         with self._lock:
             if not self._reached:
-                self._refuse_unfit(connection, fsync)
+                self._refuse_undurable(fsync)
                 # A pooler may have another name for it.
                 self._names = {connection.info.dbname, name}
                 self._reached = True
 
-    def _refuse_unfit(self, connection: Connection, fsync: str) -> None:
+    def _refuse_old(self, connection: Connection) -> None:
         version = connection.info.server_version
         if version < OLDEST * 10_000:
             raise StoreError(
                 f"{self.url} is PostgreSQL {version // 10_000}: benbi needs {OLDEST} or newer"
             )
+
+    def _refuse_undurable(self, fsync: str) -> None:
         if fsync == "off" and self.durability == "full":
             raise StoreError(
                 f"{self.url} has fsync off, so that nothing it accepts is durable: turn it on, or "

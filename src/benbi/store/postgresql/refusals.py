@@ -30,7 +30,8 @@ def translate(url: str, error: psycopg.Error) -> Exception:
     text = " ".join(str(error).split())
     if isinstance(error, errors.DiskFull):
         return StoreFull(f"{url}: the disk of the server is full; nothing was stored")
-    if isinstance(error, errors.ReadOnlySqlTransaction):
+    # The latter: of all statements of ours, only the beginning of a write on a standby.
+    if isinstance(error, errors.ReadOnlySqlTransaction | errors.FeatureNotSupported):
         return StoreReadOnly(f"{url} can not be written ({text}): is it a standby?")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreReadOnly(f"{url}: {text}; ask for rights on the schema, or name another user")
