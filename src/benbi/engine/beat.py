@@ -69,10 +69,11 @@ class Heart:
         """Beats no more, from the next one on."""
         self._stopping.set()
 
-    def stop(self) -> None:
-        """Ends it, and waits until it has."""
+    def stop(self, patience: float) -> None:
+        """Ends it, and waits until it has: so many seconds, as a beat may be waiting for a
+        database that does not answer."""
         self.end()
-        self._thread.join(timeout=self._timeout)
+        self._thread.join(timeout=max(0.0, patience))
 
     def _run(self) -> None:
         try:

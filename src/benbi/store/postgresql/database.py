@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from benbi.errors import ConfigurationError, Refused, StoreBusy, StoreError
 from benbi.settings import DEFAULT_SCHEMA
-from benbi.store.clock import Clock
+from benbi.store.clock import Clock, HeardClock
 from benbi.store.database import PATIENCE
 from benbi.store.postgresql.channel import Channel
 from benbi.store.postgresql.refusals import translate, translated
@@ -78,7 +78,9 @@ class PostgresDatabase:
         self.address = url
         self.durability = durability
         self.given_clock = clock is not None
-        self.now = Clock() if clock is None else Clock(clock, ticks=lambda: 0)
+        self._heard = HeardClock()
+        # Jobs are due by the server's clock: a task that asks for the time is told that one.
+        self.now = self._heard if clock is None else Clock(clock, ticks=lambda: 0)
         self.url = _without_secrets(named)
         if schema != DEFAULT_SCHEMA:
             self.url += f"?schema={schema}"
@@ -105,9 +107,15 @@ class PostgresDatabase:
         with self._lock:
             if not self._reached:
                 self._refuse_unfit(connection)
+                ((now,),) = connection.execute(statements(self.schema)["now"].encoded).fetchall()
+                self.hear(now)
                 self._name = connection.info.dbname
                 self._reached = True
         return connection
+
+    def hear(self, now: int) -> None:
+        """The server's clock, as a transaction has just had it."""
+        self._heard.hear(now)
 
     def _refuse_unfit(self, connection: Connection) -> None:
         version = connection.info.server_version
