@@ -18,6 +18,7 @@ import pytest
 
 from benbi import Benbi
 
+WORK = (sys.executable, "-m", "benbi", "work", "tests.crash.plant:app")
 # Of a worker that is told to end.
 GRACE = 3.0
 # What it may take beyond it: the machine may be busy.
@@ -55,8 +56,7 @@ class Fleet:
         log = self.folder / f"worker-{len(self.started)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "benbi", "work", "tests.crash.plant:app"]
-                + ["--grace", str(GRACE)],
+                [*WORK, "--grace", str(GRACE)],
                 env=self.environment | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -69,9 +69,7 @@ class Proxy:
             connection.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _connected(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         beginning = asyncio.ensure_future(self._begin(reader, writer))
         self._under_way.add(beginning)
         beginning.add_done_callback(self._under_way.discard)

@@ -27,10 +27,13 @@ unix_socket_directories = ''
 max_connections = {connections}
 """
 # In namespaces where it is root it mounts, in others below them it is somebody again.
+MOUNT = """
+mount -t tmpfs -o size="$0",mode=0700 tmpfs "$1" && shift &&
+exec unshare --user --map-user=1000 --map-group=1000 "$@"
+"""
 SMALL_DISK = (
     *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
-    'mount -t tmpfs -o size="$0",mode=0700 tmpfs "$1" && shift && '
-    'exec unshare --user --map-user=1000 --map-group=1000 "$@"',
+    MOUNT,
 )
 
 

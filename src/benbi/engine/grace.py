@@ -6,6 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable
 
+# A grace that nobody has set.
+ENDLESS_SECONDS = 365 * 86_400.0
+
 
 class Grace:
     """Ends at ``end``, by the monotonic clock; that may come nearer, never go away."""
@@ -18,6 +21,11 @@ class Grace:
     def left(self) -> float:
         """Seconds; 0 once it is over."""
         return max(0.0, self.end - time.monotonic())
+
+    @property
+    def told(self) -> str:
+        """What it is, for people."""
+        return f"grace {self.left:.0f} s" if self.left < ENDLESS_SECONDS else "they may end"
 
     def shorten(self, seconds: float) -> None:
         """It ends in so many seconds, or before."""

@@ -16,10 +16,11 @@ from typing import Any
 
 from benbi.engine.attempt import Attempt, current
 from benbi.engine.beat import Heart
-from benbi.engine.grace import Grace
+from benbi.engine.grace import ENDLESS_SECONDS, Grace
 from benbi.engine.hints import Hints
 from benbi.engine.joblog import watch
 from benbi.engine.marks import Marks
+from benbi.engine.patience import Trouble
 from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
@@ -43,8 +44,6 @@ LOOK_SECONDS = 0.1
 LOOP_BLOCK_LIMIT = 300.0
 EXCLUSIVE_SHARE = 0.8
 SIGN_OFF_SECONDS = 5.0
-# A grace that nobody has set.
-ENDLESS_SECONDS = 365 * 86_400.0
 
 _numbers = count(1)
 
@@ -100,6 +99,7 @@ class Worker:
         self._buried = False
         self._stop = asyncio.Event()
         self._grace = Grace()
+        self._trouble = Trouble(log, "the worker waits for the database", "the worker goes on")
         self._heart: Heart | None = None
         self._guard: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -227,7 +227,7 @@ class Worker:
         except ClaimLost:
             self._buried = True
         except StoreError as error:
-            log.warning("the worker waits for the database: %s", error)
+            self._trouble.begins(error)
             await asyncio.sleep(POLL_SECONDS)
         except Exception:
             # A worker that ends here would leave its queue to nobody; its health shows the stall.
@@ -254,7 +254,7 @@ class Worker:
             not self._slots.fragile,
             self._n,
         )
-        self.claimed_at = time.monotonic()
+        self._answered()
         if canceled:
             self._slots.deliver_cancels(await self._store.read(workers.held, self._n))
         if due_at is not None:
@@ -265,6 +265,10 @@ class Worker:
                 self._plan_wake((due_at - now) / 1e6)
         self._hungry = self._hungry or bool(pending)
         self._note_idle(empty)
+
+    def _answered(self) -> None:
+        self.claimed_at = time.monotonic()
+        self._trouble.is_over()
 
     def _note_idle(self, empty: bool) -> None:
         """``empty``: nothing ran when it looked, so nothing that ran can have left anything."""
@@ -287,7 +291,7 @@ class Worker:
             claims = await self._store.write(lifecycle.claim, request)
         finally:
             self._claiming = False
-        self.claimed_at = time.monotonic()
+        self._answered()
         self._hungry = self._marks.more(len(claims) == free)
         for claim in claims:
             self._slots.start(claim)
@@ -365,11 +369,12 @@ class Worker:
         longer than that and the seconds to sign off, whatever the database does."""
         self._grace.shorten(grace)
         if len(self._slots):
-            left = self._grace.left
-            until = f"grace {left:.0f} s" if left < ENDLESS_SECONDS else "they may end"
-            log.info("draining: %d jobs are running, %s", len(self._slots), until)
+            log.info("draining: %d jobs are running, %s", len(self._slots), self._grace.told)
         if turns is not None:
-            await self._let_turn_end(turns)
+            # A claim under way is awaited: its jobs run, or go back. A look may take for ever.
+            if not self._claiming:
+                turns.cancel()
+            await self._grace.wait_for(turns)
         await self._grace.wait_for(self._slots.ended(ENDLESS_SECONDS))
         over = max(self._grace.end, time.monotonic() + SIGN_OFF_SECONDS)
         self._slots.interrupt_all("drain")
@@ -387,13 +392,6 @@ class Worker:
             if released:
                 log.warning("%d jobs whose code did not stop went back", len(released))
         self._slots.close()
-
-    async def _let_turn_end(self, turns: asyncio.Future[None]) -> None:
-        """A claim under way is awaited, so that its jobs run or go back. A look is not: it may
-        wait for a database that is away."""
-        if not self._claiming:
-            turns.cancel()
-        await self._grace.wait_for(turns)
 
 
 def _new_id() -> str:

@@ -14,7 +14,7 @@ import pytest
 from benbi.engine.worker import SIGN_OFF_SECONDS
 from tests.support import ledger
 from tests.support.fleet import GRACE, Fleet, Member
-from tests.support.polling import wait_until, wait_until_async
+from tests.support.polling import wait_until_async
 from tests.support.proxy import Proxy
 from tests.support.seeds import SOAK, seeded
 from tests.support.site import Site, put
@@ -60,9 +60,7 @@ class _Cut:
     async def run(self) -> dict[str, int]:
         async with self.plant.app:
             self.site.watch()
-            numbers = await put(
-                self.plant, {n: self.choice.uniform(0.2, 0.6) for n in range(JOBS)}
-            )
+            numbers = await put(self.plant, {n: self.choice.uniform(0.2, 0.6) for n in range(JOBS)})
             beyond = self.fleet.start(CRASH_DB=beyond_of(self.site, self.proxy))
             held = await wait_until_async(self._held, 30.0, "the worker has its slots full")
             await asyncio.sleep(self.choice.uniform(0.0, 0.3))
@@ -118,9 +116,10 @@ def test_workers_that_are_cut_off_end_when_they_are_told_to(
             numbers = await put(plant, dict.fromkeys(range(jobs), 3.0))
             beyond = {"CRASH_DB": beyond_of(site, proxy), "CRASH_HEARTBEAT": "5"}
             busy = fleet.start(**beyond)
-            await wait_until_async(lambda: fleet.at_work(plant.app), 30.0, "one works")
+            await wait_until_async(lambda: _all_run(plant, jobs), 30.0, "one runs them")
             idle = fleet.start(**beyond)
-            await wait_until_async(only(plant, busy, idle), 30.0, "the other one has begun")
+            await wait_until_async(lambda: "· queues" in idle.said, 30.0, "the other one looks")
+            assert await only(plant, busy, idle)()
             proxy.cut()
             # The next beats, the next looks and the records of steps are stuck.
             await asyncio.sleep(1.5)
@@ -137,6 +136,10 @@ def test_workers_that_are_cut_off_end_when_they_are_told_to(
         plant = fleet.plant(monkeypatch)
         numbers = asyncio.run(run(proxy, fleet, plant))
         assert site.judge(plant, numbers)["losses"] == jobs
+
+
+async def _all_run(plant: Any, jobs: int) -> bool:
+    return len(await plant.app.jobs(state="running", limit=jobs + 1)) == jobs
 
 
 def only(plant: Any, *members: Member) -> Callable[[], Awaitable[bool]]:

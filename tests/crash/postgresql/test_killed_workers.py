@@ -15,9 +15,9 @@ from tests.support.site import Site, put
 
 WORKERS = 4
 JOBS = 2000
-SLOTS = 25
+SLOTS = 15
 # Kills of a worker that ran jobs.
-LANDED = 60 if SOAK else 8
+LANDED = 60 if SOAK else 6
 
 
 @pytest.mark.timeout(300)
@@ -36,9 +36,7 @@ def test_a_fleet_survives_the_death_of_its_workers(
             record_property(name, value)
 
 
-async def _run(
-    site: Site, fleet: Fleet, plant: Any, choice: random.Random
-) -> dict[str, int]:
+async def _run(site: Site, fleet: Fleet, plant: Any, choice: random.Random) -> dict[str, int]:
     app = plant.app
     async with app:
         site.watch()
@@ -61,4 +59,3 @@ async def _run(
         await ledger.all_final(app, len(numbers))
     assert fleet.end() == [0] * WORKERS
     return numbers
-

@@ -1,4 +1,4 @@
-"""Hosts whose clocks are a minute and a half wrong, in both directions, beside one that is right."""
+"""Hosts whose clocks are a minute and a half wrong, in both directions, beside a right one."""
 
 from __future__ import annotations
 
