@@ -60,21 +60,27 @@ def start() -> str:
 
 def run_server(data: Path, settings: Mapping[str, str]) -> str:
     """Starts a server whose data lie, or are to lie, in a folder; its URL."""
-    found, user = programs() or _install_programs(), unprivileged_user()
+    found = programs() or _install_programs()
     if not (data / "PG_VERSION").is_file():
         shutil.rmtree(data, ignore_errors=True)
-        data.mkdir(mode=0o700)
-        if user is not None:
-            os.chown(data, pwd.getpwnam(user).pw_uid, -1)
-        _run(user, found / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        make_data(found, data)
     port = free_port()
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
     options += "".join(f" -c {name}={value}" for name, value in settings.items())
-    _run(user, found / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start")
+    run(found / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start")
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     if not answers(url):
         raise SystemExit(f"a PostgreSQL was started at {url} and does not answer; see {data}/log")
     return url
+
+
+def make_data(found: Path, data: Path) -> None:
+    """A new folder for a server, which lets ``postgres`` in without a password."""
+    data.mkdir(mode=0o700)
+    user = unprivileged_user()
+    if user is not None:
+        os.chown(data, pwd.getpwnam(user).pw_uid, -1)
+    run(found / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
 
 
 def end_server(data: Path) -> None:
@@ -82,7 +88,7 @@ def end_server(data: Path) -> None:
     if (data / "postmaster.pid").is_file():
         found = programs()
         assert found is not None
-        _run(unprivileged_user(), found / "pg_ctl", "-D", data, "-m", "fast", "stop")
+        run(found / "pg_ctl", "-D", data, "-m", "fast", "stop")
 
 
 def stop() -> None:
@@ -120,9 +126,11 @@ def folder() -> Path:
 def programs() -> Path | None:
     """The folder of PostgreSQL's programs, the newest of this machine; None: it has none yet."""
     on_path = shutil.which("pg_ctl")
+    if on_path:
+        return Path(on_path).resolve().parent
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=_major_of)
-    if on_path or found:
-        return Path(on_path).resolve().parent if on_path else found[-1].parent
+    if found:
+        return found[-1].parent
     installed = _embedded() / "native"
     return installed / "bin" if (installed / "ready").is_file() else None
 
@@ -167,12 +175,13 @@ def unprivileged_user() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _run(user: str | None, *command: str | Path) -> None:
+def run(*command: str | Path) -> None:
+    """Runs a program of a server as its user. SystemExit with what it said where it failed."""
     # A server that goes on must not hold the output of whoever waits for this command.
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(
             [str(word) for word in command],
-            user=user,
+            user=unprivileged_user(),
             cwd=tempfile.gettempdir(),
             stdin=subprocess.DEVNULL,
             stdout=said,

@@ -17,7 +17,6 @@ import selectors
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
@@ -37,6 +36,7 @@ from benbi.loops import call_in_loop
 from benbi.outcome import Outcome
 from benbi.processes.ends import end_own_group
 from benbi.store.batcher import Ticket
+from benbi.store.clock import HeardClock
 from benbi.store.lifecycle import Accepted, Write
 from benbi.store.store import Store
 from benbi.task import Task
@@ -323,7 +323,9 @@ async def _run(line: Line, job: Frame, task: Found, threads: Threads) -> None:
     attempt.task = asyncio.current_task()
     line.begin(job["number"], attempt)
     made = IsolatedContext if task.signature.is_async else IsolatedSyncContext
-    given = attempt, threads, _now, cast("Resources", None), None
+    clock = HeardClock()
+    clock.hear(job["now"])
+    given = attempt, threads, clock, cast("Resources", None), None
     try:
         outcome = await execute(attempt, task, made(*given), threads)
     finally:
@@ -339,10 +341,6 @@ def _end(outcome: Outcome, rest: Frame, *, again: bool) -> Frame:
         "rest": rest,
         "again": again,
     }
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
 
 
 def main(descriptor: int) -> None:

@@ -28,6 +28,7 @@ from benbi.store import lifecycle, moves, upstream, views
 from benbi.store.database import Transaction
 from benbi.store.linked import enqueue_linked
 from benbi.store.postgresql import PostgresDatabase
+from benbi.store.statements import parse
 from benbi.store.store import Store
 from tests.support import postgresql
 from tests.support.polling import wait_until, wait_until_async
@@ -119,6 +120,18 @@ async def test_a_worker_outlives_the_end_of_all_its_connections(url: str, look: 
         assert [await job.result(timeout=SOON) for job in handles] == [2 * n for n in range(50)]
 
 
+def test_an_end_that_answers_no_statement_is_a_lost_connection(rig: Rig, look: Any) -> None:
+    session = rig.database.connect()
+    pipeline = session._pipeline  # type: ignore[attr-defined]
+    pipeline.begin()
+    backend = parse("-- name: look\nSELECT pg_backend_pid()", "$")["look"]
+    ((pid,),) = pipeline.rows(pipeline.send(backend))
+    look("SELECT pg_terminate_backend(%s)", [pid])
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        pipeline.end()
+    session.close()
+
+
 # Where claims go on.
 
 
@@ -181,6 +194,21 @@ def test_what_commits_late_is_not_skipped(rig: Rig) -> None:
     assert [event.job_id for event in seen] == [views.as_text(job.id) for job in (first, second)]
     early.close()
     late.close()
+
+
+def test_a_stream_has_the_events_of_a_job_in_their_order(rig: Rig) -> None:
+    """A claim began before the job that it gets was stored."""
+    ((cursor,),) = rig.rows("newest_position")
+    worker, other = rig.worker(), rig.database.connect()
+    with other.write() as tx:
+        assert tx.rows("worker_alive", worker=worker)
+        job_id = rig.put()
+        request = lifecycle.ClaimRequest(worker, 1, ["default"], '["work"]', 1, True)
+        (claim,) = lifecycle.claim(tx, request)
+    other.close()
+    rig.complete(claim)
+    seen = [event for event in rig.since(cursor) if event.job_id == job_id]
+    assert [event.seq for event in seen] == [1, 2, 3]
 
 
 def test_a_tail_hears_of_a_late_commit(rig: Rig) -> None:

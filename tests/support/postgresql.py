@@ -39,14 +39,14 @@ def database_url() -> str:
 
 
 @contextmanager
-def own_database() -> Iterator[str]:
-    """A database for one test."""
+def own_database(server: str | None = None, options: str = "") -> Iterator[str]:
+    """A database for one test. ``server``: the URL of another server than the usual one."""
     name = f"benbi_test_{os.getpid()}_{next(_numbers)}"
-    _make(name)
+    _make(name, server, options)
     try:
-        yield url_of(name)
+        yield url_of(name, server)
     finally:
-        _drop(name)
+        _drop(name, server)
 
 
 @contextmanager
@@ -77,9 +77,9 @@ def own_standby() -> Iterator[str]:
         shutil.rmtree(place)
 
 
-def url_of(name: str) -> str:
+def url_of(name: str, server: str | None = None) -> str:
     """The URL of a database of this server."""
-    return urlsplit(postgresql_url())._replace(path=f"/{name}").geturl()
+    return urlsplit(server or postgresql_url())._replace(path=f"/{name}").geturl()
 
 
 def listeners(look: Any, schema: str = "benbi") -> list[tuple[Any, ...]]:
@@ -96,17 +96,18 @@ def looked(tx: Any, sql: str) -> list[tuple[Any, ...]]:
     return tx._pipeline.rows(tx._pipeline.send(statement))
 
 
-def _make(name: str) -> None:
+def _make(name: str, server: str | None = None, options: str = "") -> None:
+    url = server or postgresql_url()
     try:
-        with psycopg.connect(postgresql_url(), autocommit=True, connect_timeout=3) as connection:
+        with psycopg.connect(url, autocommit=True, connect_timeout=3) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} {options}")
     except psycopg.OperationalError as error:
         pytest.skip(f"no PostgreSQL to test on (make services): {error}")
 
 
-def _drop(name: str) -> None:
-    with psycopg.connect(postgresql_url(), autocommit=True) as connection:
+def _drop(name: str, server: str | None = None) -> None:
+    with psycopg.connect(server or postgresql_url(), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 

@@ -20,6 +20,8 @@ Level = Literal["debug", "info", "warning", "error"]
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOOK_SECONDS: Final = 0.02
+# For connections that do not answer.
+_CLOSE_SECONDS: Final = 3.0
 # Who retires lets its jobs end, however long they take.
 _UNLIMITED: Final = 10 * 365 * 86_400.0
 
@@ -106,10 +108,12 @@ async def _work(shift: Shift, line: Supervised | None, max_jobs: int | None) -> 
             # not answer; their writes are refused already.
             exits.tell(f"{left} jobs did not stop; they go back to the queue")
             os._exit(code)
-        if worn:
-            # What was abandoned runs on in threads.
-            await app.close()
+        closing = asyncio.ensure_future(app.close())
+        await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
+        if worn or not closing.done():
+            # What was abandoned runs on in threads; a statement may wait for a cut network.
             os._exit(code)
+        await closing
     return code
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from benbi.errors import StoreError
+from benbi.engine.patience import Trouble
 from benbi.store.database import Database, Session
 from benbi.store.workers import Held, beat
 
@@ -59,6 +59,7 @@ class Heart:
         self._turned = time.monotonic()
         self._asked = False
         self._named = False
+        self._trouble = Trouble(log, "a beat failed", "beats are heard again")
         self.confirmed = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="benbi-beat", daemon=True)
 
@@ -69,10 +70,11 @@ class Heart:
         """Beats no more, from the next one on."""
         self._stopping.set()
 
-    def stop(self) -> None:
-        """Ends it, and waits until it has."""
+    def stop(self, patience: float) -> None:
+        """Ends it, and waits until it has: so many seconds, as a beat may be waiting for a
+        database that does not answer."""
         self.end()
-        self._thread.join(timeout=self._timeout)
+        self._thread.join(timeout=max(0.0, patience))
 
     def _run(self) -> None:
         try:
@@ -94,9 +96,9 @@ class Heart:
             with self._session.write() as tx:
                 held = beat(tx, self._worker_n)
         except Exception as error:
-            level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
-            log.log(level, "a beat failed: %s", error)
+            self._trouble.begins(error)
             return True
+        self._trouble.is_over()
         if held is None:
             self._worker.buried(self._worker_n)
             return False

@@ -318,6 +318,7 @@ class Children:
             "name": name,
             "task": task.name,
             "max_payload": self._max_payload,
+            "now": attempt.store.database.now(),
             "log_level": logging.getLogger().level if logging.getLogger().handlers else None,
         }
 

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from benbi.engine.hints import Hints
+from benbi.engine.patience import Trouble
 from benbi.loops import call_in_loop
 from benbi.store.database import Transaction
 from benbi.store.store import Store
@@ -70,6 +71,7 @@ class Tail:
     async def _run(self) -> None:
         unsubscribe = self._hints.subscribe(self._hinted.set)
         place: tuple[int, int] | None = None
+        trouble = Trouble(log, "the tail waits for the database", "the tail goes on")
         try:
             while not self.store.closed:
                 try:
@@ -79,9 +81,10 @@ class Tail:
                         self._tell_all()
                     else:
                         place = await self._advance(*place)
+                    trouble.is_over()
                 except Exception as error:
                     # Whoever listens would wait for ever if it ended here.
-                    log.warning("the tail waits for the database: %s", error)
+                    trouble.begins(error)
                 await asyncio.sleep(GATHER_SECONDS)
                 await self._next_hint()
         finally:

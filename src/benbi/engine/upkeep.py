@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from benbi.engine.patience import Trouble
 from benbi.engine.schedule import Scheduler
 from benbi.errors import StoreError
 from benbi.job import KEEP_FAILED, KEEP_OTHERS
@@ -104,11 +105,13 @@ class Upkeep:
 
     async def run(self) -> None:
         """Runs until it is canceled. A fault in one round is logged; the next round comes."""
+        trouble = Trouble(log, "upkeep waits for the database", "upkeep goes on")
         while True:
             try:
                 await self.round()
+                trouble.is_over()
             except StoreError as error:
-                log.warning("upkeep waits for the database: %s", error)
+                trouble.begins(error)
             except Exception:
                 log.exception("a round of upkeep failed")
             pause = min(1.0, self._watch.interval)

@@ -16,9 +16,11 @@ from typing import Any
 
 from benbi.engine.attempt import Attempt, current
 from benbi.engine.beat import Heart
+from benbi.engine.grace import ENDLESS_SECONDS, Grace
 from benbi.engine.hints import Hints
 from benbi.engine.joblog import watch
 from benbi.engine.marks import Marks
+from benbi.engine.patience import Trouble
 from benbi.engine.schedule import Scheduler
 from benbi.engine.slots import Slots
 from benbi.engine.threads import Threads
@@ -42,8 +44,6 @@ LOOK_SECONDS = 0.1
 LOOP_BLOCK_LIMIT = 300.0
 EXCLUSIVE_SHARE = 0.8
 SIGN_OFF_SECONDS = 5.0
-# A grace that nobody has set.
-ENDLESS_SECONDS = 365 * 86_400.0
 
 _numbers = count(1)
 
@@ -94,11 +94,12 @@ class Worker:
         )
         self._n = 0
         self._hungry = True
+        self._claiming = False
         self._marks = Marks()
         self._buried = False
         self._stop = asyncio.Event()
-        self._drained_by = float("inf")
-        self._hurried = asyncio.Event()
+        self._grace = Grace()
+        self._trouble = Trouble(log, "the worker waits for the database", "the worker goes on")
         self._heart: Heart | None = None
         self._guard: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -128,7 +129,7 @@ class Worker:
         try:
             await self._register()
         except asyncio.CancelledError:
-            await self._drain(0)
+            await self._drain(0, None)
             raise
         if started is not None:
             started.set()
@@ -139,13 +140,13 @@ class Worker:
             on_claimable=self._news.set,
             scheduler=self._scheduler,
         )
-        beside = [asyncio.create_task(upkeep.run()), asyncio.create_task(self._when_stopped())]
+        turns, stopped = map(asyncio.ensure_future, (self._turns(), self._when_stopped()))
+        beside = [asyncio.create_task(upkeep.run()), turns, stopped]
         try:
-            while not stop.is_set():
-                await self._turn()
+            await asyncio.wait([turns, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             unsubscribe()
-            await self._drain(grace)
+            await self._drain(grace, turns)
             for timer in filter(None, (self._due_timer, self._guard)):
                 timer.cancel()
             for task in beside:
@@ -160,8 +161,7 @@ class Worker:
 
     def hurry(self, grace: float) -> None:
         """Drains; what runs, also in a drain under way, gets at most so many seconds more."""
-        self._drained_by = min(self._drained_by, time.monotonic() + grace)
-        self._hurried.set()
+        self._grace.shorten(grace)
         self._stop.set()
 
     def _note_free(self) -> None:
@@ -208,6 +208,10 @@ class Worker:
 
     # Turns: claim, or wait and look.
 
+    async def _turns(self) -> None:
+        while not self._stop.is_set():
+            await self._turn()
+
     async def _turn(self) -> None:
         """One turn: claims for what is free, or waits for news and looks."""
         try:
@@ -223,7 +227,7 @@ class Worker:
         except ClaimLost:
             self._buried = True
         except StoreError as error:
-            log.warning("the worker waits for the database: %s", error)
+            self._trouble.begins(error)
             await asyncio.sleep(POLL_SECONDS)
         except Exception:
             # A worker that ends here would leave its queue to nobody; its health shows the stall.
@@ -250,7 +254,7 @@ class Worker:
             not self._slots.fragile,
             self._n,
         )
-        self.claimed_at = time.monotonic()
+        self._answered()
         if canceled:
             self._slots.deliver_cancels(await self._store.read(workers.held, self._n))
         if due_at is not None:
@@ -261,6 +265,10 @@ class Worker:
                 self._plan_wake((due_at - now) / 1e6)
         self._hungry = self._hungry or bool(pending)
         self._note_idle(empty)
+
+    def _answered(self) -> None:
+        self.claimed_at = time.monotonic()
+        self._trouble.is_over()
 
     def _note_idle(self, empty: bool) -> None:
         """``empty``: nothing ran when it looked, so nothing that ran can have left anything."""
@@ -278,8 +286,12 @@ class Worker:
         empty, marks = not len(self._slots), self._marks.next()
         mine = (self._n, secrets.randbits(63), self.queues, self._task_names)
         request = ClaimRequest(*mine, free, fragile=not self._slots.fragile, marks=marks)
-        claims = await self._store.write(lifecycle.claim, request)
-        self.claimed_at = time.monotonic()
+        self._claiming = True
+        try:
+            claims = await self._store.write(lifecycle.claim, request)
+        finally:
+            self._claiming = False
+        self._answered()
         self._hungry = self._marks.more(len(claims) == free)
         for claim in claims:
             self._slots.start(claim)
@@ -352,43 +364,34 @@ class Worker:
 
     # Drain.
 
-    async def _drain(self, grace: float) -> None:
-        """Bodies get the grace; what is left is canceled and goes back, uncharged."""
-        self._drained_by = min(self._drained_by, time.monotonic() + grace)
+    async def _drain(self, grace: float, turns: asyncio.Future[None] | None) -> None:
+        """Bodies get the grace; what is left is canceled and goes back, uncharged. It takes no
+        longer than that and the seconds to sign off, whatever the database does."""
+        self._grace.shorten(grace)
         if len(self._slots):
-            left = max(0.0, self._drained_by - time.monotonic())
-            until = f"grace {left:.0f} s" if left < ENDLESS_SECONDS else "they may end"
-            log.info("draining: %d jobs are running, %s", len(self._slots), until)
-        deadline = await self._let_bodies_end()
+            log.info("draining: %d jobs are running, %s", len(self._slots), self._grace.told)
+        if turns is not None:
+            # A claim under way is awaited: its jobs run, or go back. A look may take for ever.
+            if not self._claiming:
+                turns.cancel()
+            await self._grace.wait_for(turns)
+        await self._grace.wait_for(self._slots.ended(ENDLESS_SECONDS))
+        over = max(self._grace.end, time.monotonic() + SIGN_OFF_SECONDS)
         self._slots.interrupt_all("drain")
-        await self._slots.ended(max(1.0, deadline - time.monotonic()))
+        await self._slots.ended(max(1.0, self._grace.left))
         await self._slots.children.close()
         if self._heart is not None and not self._store.database.one_connection:
-            await self._slots.threads.run(self._heart.stop)
+            await self._slots.threads.run(self._heart.stop, (over - time.monotonic()) / 2)
         try:
-            async with asyncio.timeout(max(SIGN_OFF_SECONDS, deadline - time.monotonic())):
+            async with asyncio.timeout(max(0.0, over - time.monotonic())):
                 released = await self._store.write(workers.sign_off, self._n, "drain")
         except (StoreError, TimeoutError) as error:
-            log.error("could not sign off; another process will notice: %s", error)
+            why = str(error) or "the database does not answer"
+            log.error("could not sign off; another process will notice: %s", why)
         else:
             if released:
                 log.warning("%d jobs whose code did not stop went back", len(released))
         self._slots.close()
-
-    async def _let_bodies_end(self) -> float:
-        """Waits until they have, or the grace is over, which may be shortened meanwhile."""
-        while True:
-            self._hurried.clear()
-            hurried = asyncio.ensure_future(self._hurried.wait())
-            ended = asyncio.ensure_future(
-                self._slots.ended(max(0.0, self._drained_by - time.monotonic()))
-            )
-            await asyncio.wait([hurried, ended], return_when=asyncio.FIRST_COMPLETED)
-            over = not hurried.done()
-            for waiting in (hurried, ended):
-                waiting.cancel()
-            if over:
-                return self._drained_by
 
 
 def _new_id() -> str:

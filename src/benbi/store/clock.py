@@ -17,6 +17,24 @@ def ticks() -> int:
     return time.monotonic_ns() // 1000
 
 
+class HeardClock:
+    """The time of another host, as it was last heard, and as long after it as ``ticks`` say.
+
+    Until something is heard, the time of this host.
+    """
+
+    def __init__(self, ticks: Callable[[], int] = ticks) -> None:
+        self._ticks = ticks
+        self._ahead = micros() - ticks()
+
+    def hear(self, now: int) -> None:
+        """``now``: what the other host's clock has just shown."""
+        self._ahead = now - self._ticks()
+
+    def __call__(self) -> int:
+        return self._ticks() + self._ahead
+
+
 class Clock:
     """``wall``, as long as it does not step back. After that it goes at half the speed of
     ``ticks`` until the wall clock has caught up: hosts that start with a wrong time and correct

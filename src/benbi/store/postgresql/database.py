@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 
 from benbi.errors import ConfigurationError, Refused, StoreBusy, StoreError
 from benbi.settings import DEFAULT_SCHEMA
-from benbi.store.clock import Clock
+from benbi.store.clock import Clock, HeardClock
 from benbi.store.database import PATIENCE
 from benbi.store.postgresql.channel import Channel
 from benbi.store.postgresql.pipeline import Pipeline
@@ -90,7 +90,9 @@ class PostgresDatabase:
         self.address = url
         self.durability = durability
         self.given_clock = clock is not None
-        self.now = Clock() if clock is None else Clock(clock, ticks=lambda: 0)
+        self._heard = HeardClock()
+        # Jobs are due by the server's clock: a task that asks for the time is told that one.
+        self.now = self._heard if clock is None else Clock(clock, ticks=lambda: 0)
         self.url = _without_secrets(named)
         if schema != DEFAULT_SCHEMA:
             self.url += f"?schema={schema}"
@@ -138,7 +140,9 @@ class PostgresDatabase:
             # Not by the driver, which would wait for ever.
             pipeline = Pipeline(connection, _GREETING_SECONDS)
             pipeline.begin()
-            ((pid, fsync, name),) = pipeline.rows(pipeline.send(statements(self.schema)["reached"]))
+            ((pid, fsync, name, now),) = pipeline.rows(
+                pipeline.send(statements(self.schema)["reached"])
+            )
             pipeline.end()
         # A pooler greets with a number of its own, so that it knows what a cancel is for.
         if pid == connection.info.backend_pid:
@@ -146,9 +150,14 @@ class PostgresDatabase:
         with self._lock:
             if not self._reached:
                 self._refuse_undurable(fsync)
+                self.hear(now)
                 # A pooler may have another name for it.
                 self._names = {connection.info.dbname, name}
                 self._reached = True
+
+    def hear(self, now: int) -> None:
+        """The server's clock, as a transaction has just had it."""
+        self._heard.hear(now)
 
     def _refuse_old(self, connection: Connection) -> None:
         version = connection.info.server_version

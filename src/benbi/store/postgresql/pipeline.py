@@ -114,6 +114,9 @@ class Pipeline:
         self._libpq.exit_pipeline_mode()
 
     def _take(self, result: PGresult) -> None:
+        if not self._expected:
+            # To no statement of ours: the server ends the connection.
+            raise errors.error_from_result(result)
         expected = self._expected.popleft()
         if isinstance(expected, Answer):
             expected.result = result

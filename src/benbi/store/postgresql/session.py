@@ -72,17 +72,24 @@ class PostgresTransaction:
         pipeline: Pipeline,
         named: Mapping[str, Statement],
         limited: Answer,
+        hear: Callable[[int], None] | None,
         script: Callable[[str], None],
     ) -> None:
         self._pipeline = pipeline
         self._statements = named
         self._limited = limited
+        self._hear = hear
+        self._now: int | None = None
         self._run_script = script
 
     @property
     def now(self) -> int:
-        ((now, *_),) = self._pipeline.rows(self._limited)
-        return int(now)
+        if self._now is None:
+            ((now, *_),) = self._pipeline.rows(self._limited)
+            self._now = int(now)
+            if self._hear is not None:
+                self._hear(self._now)
+        return self._now
 
     def rows(self, statement: str, /, **values: Any) -> list[Row]:
         found = self._statements[statement]
@@ -197,6 +204,7 @@ class Server(Protocol):
     given_clock: bool
     now: Callable[[], int]
 
+    def hear(self, now: int) -> None: ...
     def make(self) -> psycopg.Connection[Any]: ...
 
 
@@ -237,7 +245,9 @@ class PostgresSession:
                 pipeline.send(named[begin])
                 time = str(server.now()) if server.given_clock else None
                 limited = pipeline.send(named[limits], [time, *self._limits, *values])
-                yield PostgresTransaction(pipeline, named, limited, self._run_script)
+                # A writer may have waited for a lock since.
+                hear = server.hear if limits == "limits_read" else None
+                yield PostgresTransaction(pipeline, named, limited, hear, self._run_script)
                 committed = self._committed()
             except BaseException:
                 self._undo()

@@ -32,16 +32,22 @@ told AS (
 SELECT n, id FROM made;
 
 -- name: event
-INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data)
-SELECT n, seq, type, reason, attempt, at, data
+-- Differs: readers of many jobs go by (xid, position). A transaction may tell of a job what another
+-- one, that began later, has told before it: its event stands behind the other's all the same.
+INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data, xid)
+SELECT n, seq, type, reason, attempt, at, data,
+       greatest(pg_current_xact_id(), (SELECT e.xid FROM benbi.events AS e WHERE e.job_n = told.n
+                                       ORDER BY e.seq DESC LIMIT 1))
 FROM unnest(:n::bigint[], :seq::bigint[], :type::text[], :reason::text[], :attempt::bigint[], :at::bigint[], :data::json[])
      AS told (n, seq, type, reason, attempt, at, data);
 
 -- name: arrived
 -- One event for each of these jobs: the state in which it now is.
-INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data)
-SELECT n, last_seq, CASE state WHEN 'running' THEN 'started' ELSE state END, reason, attempt, :now, NULL
-FROM benbi.jobs WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[]);
+INSERT INTO benbi.events (job_n, seq, type, reason, attempt, at, data, xid)
+SELECT n, last_seq, CASE state WHEN 'running' THEN 'started' ELSE state END, reason, attempt, :now, NULL,
+       greatest(pg_current_xact_id(), (SELECT e.xid FROM benbi.events AS e WHERE e.job_n = j.n
+                                       ORDER BY e.seq DESC LIMIT 1))
+FROM benbi.jobs AS j WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[]);
 
 -- name: existing
 SELECT 1 FROM benbi.jobs WHERE id = encode(:id, 'hex')::uuid;

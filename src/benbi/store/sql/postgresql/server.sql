@@ -32,7 +32,8 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: reached
 -- Which process of the server answers: behind a pooler it is not the one that was greeted.
-SELECT pg_backend_pid(), current_setting('fsync'), current_database();
+SELECT pg_backend_pid(), current_setting('fsync'), current_database(),
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: standby
 SELECT pg_is_in_recovery();

@@ -95,8 +95,9 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 SELECT coalesce(max(at), 0) FROM benbi.progress;
 
 -- name: events_since
--- In the order of (xid, position), and only of transactions before which none is open: exactly once,
--- never one that commits late is skipped. Of a cursor whose event was removed, its neighbour counts.
+-- In the order of (xid, position), which within a job is that of seq, and only of transactions before
+-- which none is open: exactly once, never one that commits late is skipped. Of a cursor whose event
+-- was removed, its neighbour counts.
 SELECT e.position, j.id, e.seq, e.type, e.reason, e.attempt, e.at, e.data, j.owner
 FROM benbi.events AS e JOIN benbi.jobs AS j ON j.n = e.job_n
 WHERE (e.xid, e.position) > (coalesce((SELECT c.xid FROM benbi.events AS c WHERE c.position <= :cursor
