@@ -96,16 +96,18 @@ def check_steps(starts: Steps, logs: Mapping[str, list[Event]]) -> int:
     cause before it: a loss, a failed try, or a worker that gave up. The losses in all."""
     for (job_id, step), times in starts.items():
         log = logs[job_id]
-        (recorded,) = [
-            micros(event)
-            for event in log
-            if event.type == "step_completed" and event.data["name"] == step
-        ]
+        recorded = micros(_record_of(log, step))
         assert times[-1] <= recorded, f"{job_id} {step}: a body started after its record"
         causes = [micros(event) for event in log if _repeats(event, step)]
         between = [at for at in causes if times[0] <= at <= recorded]
         assert len(times) - 1 <= len(between), f"{job_id} {step}: {times} but causes {between}"
     return sum(event.reason == "lost" for log in logs.values() for event in log)
+
+
+def _record_of(log: list[Event], step: str) -> Event:
+    records = [e for e in log if e.type == "step_completed" and e.data["name"] == step]
+    assert len(records) == 1, f"{step} was recorded {len(records)} times"
+    return records[0]
 
 
 def _repeats(event: Event, step: str) -> bool:
@@ -123,12 +125,8 @@ def check_effects(
     assert len(set[str]().union(*keys.values())) == len(keys)
     for (job_id, step), found in effects.items():
         assert len(found) <= len(starts[job_id, step])
-        (recorded,) = [
-            event.at
-            for event in logs[job_id]
-            if event.type == "step_completed" and event.data["name"] == step
-        ]
-        assert found[-1].at <= recorded, f"{job_id} {step}: an effect after its record"
+        recorded = _record_of(logs[job_id], step)
+        assert found[-1].at <= recorded.at, f"{job_id} {step}: an effect after its record"
     return sum(len(found) > 1 for found in effects.values())
 
 

@@ -113,7 +113,7 @@ def test_workers_that_are_cut_off_end_when_they_are_told_to(
     async def run(proxy: Proxy, fleet: Fleet, plant: Any) -> dict[str, int]:
         async with plant.app:
             site.watch()
-            numbers = await put(plant, dict.fromkeys(range(jobs), 3.0))
+            numbers = await put(plant, dict.fromkeys(range(jobs), 6.0))
             beyond = {"CRASH_DB": beyond_of(site, proxy), "CRASH_HEARTBEAT": "5"}
             busy = fleet.start(**beyond)
             await wait_until_async(lambda: _all_run(plant, jobs), 30.0, "one runs them")
