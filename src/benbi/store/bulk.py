@@ -71,14 +71,14 @@ def ended(view: Transaction, filters: Filters, after: int, last: int) -> list[En
 
 def cancel(tx: Transaction, ns: Sequence[int], state: str | None, reason: str) -> int:
     """Cancels the jobs of a page; how many it changed. ``state``: only those still in it."""
-    return moves.cancel(tx, [n for n in ns if _stands(tx, n, state)], reason)
+    return moves.cancel(tx, ns, reason, state)
 
 
 def again(tx: Transaction, page: Sequence[Again], state: str | None, fresh: bool) -> Step:
     """Retries the jobs of a page, up to PAGE with those that wait again by it."""
     changed = touched = 0
     for n, attempts, losses in page:
-        if _stands(tx, n, state):
+        if state in (None, moves.hold(tx, [n]).get(n)):
             try:
                 touched += 1 + moves.again(tx, n, attempts, losses, fresh)
                 changed += 1
@@ -88,7 +88,3 @@ def again(tx: Transaction, page: Sequence[Again], state: str | None, fresh: bool
         if touched >= PAGE:
             return Step(changed, n)
     return Step(changed, page[-1].n)
-
-
-def _stands(tx: Transaction, n: int, state: str | None) -> bool:
-    return any(state in (None, found) for found, *_ in tx.rows("standing", n=n))

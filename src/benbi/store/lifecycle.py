@@ -131,12 +131,13 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob]) -> Sequence[int | None]:
 
 def _insert_comparable(tx: Transaction, job: NewJob) -> bytes:
     """Stores a job that may be one that is there already: by its key, or as the same call."""
-    same = same_call(tx, job)
-    if same is not None:
-        return same
-    (inserted,) = _insert(tx, [job])
-    there = inserted is not None or tx.rows("existing", id=job.id)
-    return job.id if there else keyed(tx, job)
+    found = same_call(tx, job)
+    while found is None:
+        (inserted,) = _insert(tx, [job])
+        if inserted is not None or tx.rows("existing", id=job.id):
+            return job.id
+        found = keyed(tx, job)
+    return found
 
 
 # (rank, run_at, n): the order of claims within a queue.

@@ -31,13 +31,15 @@ def same_call(tx: Transaction, job: NewJob) -> bytes | None:
     return same[0][0] if same else None
 
 
-def keyed(tx: Transaction, job: NewJob) -> bytes:
-    """The job that has this key already. IdempotencyConflict where its arguments are others."""
-    ((found, arguments_hash),) = tx.rows("keyed", owner=job.owner, task=job.task, key=job.key)
-    if arguments_hash != job.arguments_hash:
-        assert job.key is not None
-        raise IdempotencyConflict(job.task, job.key, str(UUID(bytes=found)))
-    return found
+def keyed(tx: Transaction, job: NewJob) -> bytes | None:
+    """The job that has this key already. IdempotencyConflict where its arguments are others; None
+    where retention has removed it since it was in the way."""
+    for found, arguments_hash in tx.rows("keyed", owner=job.owner, task=job.task, key=job.key):
+        if arguments_hash != job.arguments_hash:
+            assert job.key is not None
+            raise IdempotencyConflict(job.task, job.key, str(UUID(bytes=found)))
+        return found
+    return None
 
 
 def enqueue_linked(
@@ -80,7 +82,7 @@ class _Batch:
 
     def _insert_comparable(self, job: NewJob) -> bytes:
         found = same_call(self._tx, job)
-        if found is None:
+        while found is None:
             if self._insert([job]) or self._tx.rows("existing", id=job.id):
                 return job.id
             found = keyed(self._tx, job)
@@ -128,9 +130,10 @@ class _Batch:
         if run is None:
             return None
         if run.id not in self._runs:
-            self._tx.rows("run", id=run.id, name=run.name, owner=job.owner)
-            ((n, _),) = self._tx.rows("run_of_id", id=run.id)
-            self._runs[run.id] = n
+            # Until it is held: retention may remove it with the last of its jobs.
+            while not (found := self._tx.rows("join_run", id=run.id)):
+                self._tx.rows("run", id=run.id, name=run.name, owner=job.owner)
+            ((self._runs[run.id],),) = found
         return self._runs[run.id]
 
     def begin(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benbi.errors import AnswerRefused, NotPermitted
 from benbi.job import FINAL
@@ -55,17 +55,26 @@ def tell_own(tx: Transaction, rows: Sequence[Row], data: str | None = None) -> l
     return [row[0] for row in rows]
 
 
-def cancel(tx: Transaction, ns: Sequence[int], reason: str) -> int:
+def hold(tx: Transaction, ns: Sequence[int]) -> dict[int, str]:
+    """The states of these jobs, which nobody else moves until the transaction ends."""
+    return dict(tx.rows("hold", ns=json.dumps(ns)))
+
+
+def cancel(tx: Transaction, ns: Sequence[int], reason: str, state: str | None = None) -> int:
     """Not running: canceled at once. Running: the worker is asked. Final, or asked before:
-    nothing happens. Returns how many of the jobs it changed.
+    nothing happens. Returns how many of the jobs it changed. ``state``: only those in it.
+
+    They are held first: one that is running when the first statement looks and pending when the
+    second does would live on.
 
     What waits for them is told together, so that many canceled jobs hold the write lock for no
     more edges than one does.
     """
-    listed = json.dumps(ns)
+    found = [n for n, its in hold(tx, ns).items() if state in (None, its)]
+    listed = json.dumps(found)
     moved = tx.rows("cancel", ns=listed, reason=reason)
     tell(tx, moved, "canceled", reason)
-    if len(moved) == len(ns):
+    if len(moved) == len(found):
         return len(moved)
     asked = tx.rows("request_cancel", ns=listed)
     tell(tx, asked, "cancel_requested", reason)
@@ -88,7 +97,7 @@ def again(tx: Transaction, n: int, attempts: int, losses: int, fresh: bool) -> i
         waits=int(upstream.waits(tx, n)),
     )
     if not moved:
-        ((state, *_),) = tx.rows("standing", n=n)
+        state = hold(tx, [n]).get(n, "gone")
         raise NotPermitted(
             f"a job that is {state} can not be retried by hand; only failed, canceled and "
             "skipped ones can"
@@ -104,8 +113,10 @@ def again(tx: Transaction, n: int, attempts: int, losses: int, fresh: bool) -> i
 def answer(tx: Transaction, job: Found, key: str, text: str, by: str) -> None:
     """The first answer wins, whatever state the job lives in. Raises AnswerRefused for a second
     one, and where the job has ended."""
-    if job.state in FINAL:
-        raise AnswerRefused(f"the job is {job.state}: it waits for no answer any more")
+    # Before the question, whose row an answer locks: upkeep that answers takes them in this order.
+    state = hold(tx, [job.n]).get(job.n, job.state)
+    if state in FINAL:
+        raise AnswerRefused(f"the job is {state}: it waits for no answer any more")
     if not tx.rows("answer", n=job.n, key=key, answer=text, by=by):
         raise AnswerRefused(f"question {key!r} is not open: it was answered already")
     (told,) = tx.rows("told", n=job.n)
@@ -181,12 +192,13 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
         keep_failed=keep_failed,
         keep_other=keep_other,
     )
-    gone: list[tuple[Any, ...]] = [(n,) for n, over in rows if over]
+    over = [n for n, is_over in rows if is_over]
+    runs: dict[int, int | None] = dict(tx.rows("runs_of", ns=json.dumps(over)) if over else ())
+    # Whoever adds to a run, or removes jobs of it, holds it; these go the next time.
+    gone = [(n,) for n in over if n not in runs or runs[n] is not None]
     files: list[Row] = []
     if gone:
-        listed = json.dumps([n for (n,) in gone])
-        files = tx.rows("prune_artifacts", ns=listed)
-        runs = tx.rows("runs_of", ns=listed)
+        files = tx.rows("prune_artifacts", ns=json.dumps([n for (n,) in gone]))
         for part in (
             "events",
             "steps",
@@ -200,7 +212,7 @@ def prune(tx: Transaction, after: int, keep_failed: int, keep_other: int) -> Str
             "job",
         ):
             tx.many(f"prune_{part}", gone)
-        tx.many("prune_run", runs)
+        tx.many("prune_run", [(run,) for run in sorted(filter(None, set(runs.values())))])
     after = rows[-1][0] if len(rows) == STRETCH else 0
     return Stretch(after, len(gone), tuple(file for (file,) in files))
 

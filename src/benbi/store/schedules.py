@@ -78,14 +78,15 @@ def from_template(text: str, id: bytes) -> NewJob:
 
 def register(tx: Transaction, definitions: Iterable[Definition], by: str) -> None:
     """Writes what this process has in its code: whoever registers last is the newest."""
-    for definition in definitions:
+    # In one order everywhere: two processes that begin to work at once do not block each other.
+    for definition in sorted(definitions):
         tx.rows("register_schedule", **definition._asdict(), registered_by=by)
     tx.rows("forget_schedules", keep=KEEP_UNSEEN)
 
 
 def seen(tx: Transaction, rows: Iterable[Stored]) -> None:
     """Notes that these definitions are held by a live process."""
-    tx.many("schedule_seen", [(tx.now, row.name, row.version) for row in rows])
+    tx.many("schedule_seen", [(tx.now, row.name, row.version) for row in sorted(rows)])
 
 
 def every(view: Transaction) -> tuple[list[Stored], int]:

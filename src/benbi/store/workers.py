@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from benbi.outcome import LOSS_DELAY, error_json, lost
@@ -140,6 +141,7 @@ def release_process(tx: Transaction, mark: str, reason: str) -> list[int]:
 
 def sign_off(tx: Transaction, worker: int, reason: str) -> list[int]:
     """A worker's last transaction: what it still holds goes back uncharged, its row goes."""
+    tx.rows("hold_worker", worker=worker)
     claims = [(n, row.token) for n, row in held(tx, worker).items()]
     released = release(tx, worker, claims, reason)
     tx.rows("remove_worker", worker=worker)
@@ -148,5 +150,6 @@ def sign_off(tx: Transaction, worker: int, reason: str) -> list[int]:
 
 def publish(tx: Transaction, entries: Sequence[dict[str, Any]]) -> None:
     """Writes catalogue rows: what live workers can run."""
-    for entry in entries:
+    # In one order everywhere: two processes that begin to work at once do not block each other.
+    for entry in sorted(entries, key=itemgetter("task")):
         tx.rows("publish", **entry)

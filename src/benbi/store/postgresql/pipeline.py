@@ -51,8 +51,9 @@ class Pipeline:
         self._prepares = connection.prepare_threshold is not None
         self._prepared: dict[_Typed, bytes] = {}
         self._numbers = count(1)
-        # What the server will answer to, in that order.
+        # What the server will answer to, in that order; and whether a sync comes after all of it.
         self._expected: deque[Answer | _Typed] = deque()
+        self._ending = False
         self._readable, self._ready = select.poll(), select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         self._ready.register(self._libpq.socket, select.POLLIN | select.POLLOUT)
@@ -98,19 +99,25 @@ class Pipeline:
     def end(self) -> None:
         """Waits for all that was sent."""
         self._libpq.pipeline_sync()
+        self._ending = True
         while (result := self._next()).status != ExecStatus.PIPELINE_SYNC:
             self._take(result)
-        self._libpq.exit_pipeline_mode()
+        self._leave()
 
     def give_up(self) -> None:
         """The same where something was refused, or is not wanted any more."""
-        self._libpq.pipeline_sync()
+        if not self._ending:
+            self._libpq.pipeline_sync()
         while self._next().status != ExecStatus.PIPELINE_SYNC:
             pass
         for unanswered in self._expected:
             if not isinstance(unanswered, Answer):
                 del self._prepared[unanswered]
         self._expected.clear()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._ending = False
         self._libpq.exit_pipeline_mode()
 
     def _take(self, result: PGresult) -> None:

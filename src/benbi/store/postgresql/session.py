@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, Protocol, overload
 
 import psycopg
@@ -125,10 +125,14 @@ class _Numbers(Sequence[int | None]):
     def __init__(self, ids: Sequence[bytes], ask: Callable[[], list[Row]]) -> None:
         self._ids = ids
         self._ask = ask
+        self._answer: dict[bytes, int] | None = None
 
-    @cached_property
+    @property
     def _found(self) -> dict[bytes, int]:
-        return {id: n for n, id in self._ask()}
+        # No cached_property: in Python 3.11 all threads that ask wait for the one that does.
+        if self._answer is None:
+            self._answer = {id: n for n, id in self._ask()}
+        return self._answer
 
     def __len__(self) -> int:
         return len(self._ids)

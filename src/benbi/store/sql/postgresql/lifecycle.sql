@@ -226,6 +226,11 @@ UPDATE benbi.jobs SET state = 'failed', reason = 'expired', finished_at = :now, 
 WHERE n = :n AND (state || '') = 'input_required'
 RETURNING n, last_seq, attempt;
 
+-- name: hold
+-- What takes more than one statement to decide is decided of jobs that nobody moves meanwhile.
+SELECT n, state FROM benbi.jobs WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[])
+ORDER BY n FOR NO KEY UPDATE;
+
 -- name: cancel
 UPDATE benbi.jobs
 SET state = 'canceled', reason = :reason, waits_for = NULL, finished_at = :now, last_seq = last_seq + 1
@@ -291,6 +296,10 @@ SELECT n, beat_no FROM benbi.workers;
 -- Burial happens only where the counter still stands where the watcher saw it, and after a claim
 -- of that worker that is under way: what it took is found by a later statement.
 SELECT 1 FROM benbi.workers WHERE n = :worker AND beat_no = :beat_no FOR UPDATE;
+
+-- name: hold_worker
+-- Whoever ends a worker waits for its claim that is under way, and then finds the jobs.
+SELECT 1 FROM benbi.workers WHERE n = :worker FOR UPDATE;
 
 -- name: workers_of
 -- The workers of one process: their ids begin with its mark.

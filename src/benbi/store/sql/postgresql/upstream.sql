@@ -48,6 +48,10 @@ ON CONFLICT DO NOTHING;
 INSERT INTO benbi.runs (id, name, owner, created_at) VALUES (encode(:id, 'hex')::uuid, :name, :owner, :now)
 ON CONFLICT DO NOTHING;
 
+-- name: join_run
+-- Whoever adds a job to a run holds it until the job can be seen.
+SELECT n FROM benbi.runs WHERE id = encode(:id, 'hex')::uuid FOR KEY SHARE;
+
 -- name: run_of_id
 SELECT n, owner FROM benbi.runs WHERE id = encode(:id, 'hex')::uuid;
 
@@ -196,7 +200,12 @@ WHERE run_n = :run AND run_n IS NOT NULL AND n < :before AND finished_at IS NULL
 ORDER BY n DESC LIMIT :most;
 
 -- name: runs_of
-SELECT DISTINCT run_n FROM benbi.jobs WHERE n = ANY (translate(:ns, '[]', '{}')::bigint[]) AND run_n IS NOT NULL;
+-- (job, its run), and NULL for a run that somebody holds: nobody waits for it here. Of two that remove
+-- the last two jobs of a run, each would see the other's, and leave the run behind.
+WITH found AS (SELECT j.n, r.n AS run_n FROM benbi.jobs AS j JOIN benbi.runs AS r ON r.n = j.run_n
+               WHERE j.n = ANY (translate(:ns, '[]', '{}')::bigint[])),
+held AS (SELECT n FROM benbi.runs WHERE n = ANY (ARRAY(SELECT run_n FROM found)) ORDER BY n FOR UPDATE SKIP LOCKED)
+SELECT found.n, held.n FROM found LEFT JOIN held ON held.n = found.run_n;
 
 -- name: prune_run
 -- A run is kept as long as one of its jobs.

@@ -218,6 +218,11 @@ UPDATE benbi_jobs SET state = 'failed', reason = 'expired', finished_at = :now, 
 WHERE n = :n AND state = 'input_required'
 RETURNING n, last_seq, attempt;
 
+-- name: hold
+-- What takes more than one statement to decide is decided of jobs that nobody moves meanwhile.
+-- Differs: writers come one after the other.
+SELECT n, state FROM benbi_jobs WHERE n IN (SELECT value FROM json_each(:ns)) ORDER BY n;
+
 -- name: cancel
 UPDATE benbi_jobs
 SET state = 'canceled', reason = :reason, waits_for = NULL, finished_at = :now, last_seq = last_seq + 1
@@ -282,6 +287,10 @@ SELECT n, beat_no FROM benbi_workers;
 -- name: bury
 -- Burial happens only where the counter still stands where the watcher saw it.
 SELECT 1 FROM benbi_workers WHERE n = :worker AND beat_no = :beat_no;
+
+-- name: hold_worker
+-- Whoever ends a worker waits for its claim that is under way, and then finds the jobs.
+SELECT 1 FROM benbi_workers WHERE n = :worker;
 
 -- name: workers_of
 -- The workers of one process: their ids begin with its mark.

@@ -27,6 +27,10 @@ INSERT INTO benbi_edges (parent_n, child_n) VALUES (:parent, :child) ON CONFLICT
 -- name: run
 INSERT INTO benbi_runs (id, name, owner, created_at) VALUES (:id, :name, :owner, :now) ON CONFLICT DO NOTHING;
 
+-- name: join_run
+-- Differs: writers come one after the other.
+SELECT n FROM benbi_runs WHERE id = :id;
+
 -- name: run_of_id
 SELECT n, owner FROM benbi_runs WHERE id = :id;
 
@@ -167,7 +171,9 @@ WHERE run_n = :run AND run_n IS NOT NULL AND n < :before AND finished_at IS NULL
 ORDER BY n DESC LIMIT :most;
 
 -- name: runs_of
-SELECT DISTINCT run_n FROM benbi_jobs WHERE n IN (SELECT value FROM json_each(:ns)) AND run_n IS NOT NULL;
+-- (job, its run). Differs: nobody else holds a run.
+SELECT j.n, r.n FROM benbi_jobs AS j JOIN benbi_runs AS r ON r.n = j.run_n
+WHERE j.n IN (SELECT value FROM json_each(:ns)) AND run_n IS NOT NULL;
 
 -- name: prune_run
 -- A run is kept as long as one of its jobs.
