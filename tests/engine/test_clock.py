@@ -1,8 +1,11 @@
-"""The clock of a process: it never runs back, and a step back of the host's does not stop it."""
+"""The clock of a process: it never runs back, and a step back of the host's does not stop it.
+
+Where jobs lie on a server it is the server's, as far as that was heard.
+"""
 
 from __future__ import annotations
 
-from benbi.store.clock import Clock
+from benbi.store.clock import Clock, HeardClock
 
 HOUR = 3600 * 1_000_000
 
@@ -52,3 +55,15 @@ def test_looking_often_does_not_slow_it_down() -> None:
         host.pass_by(1)
         clock()
     assert clock() >= before + 499
+
+
+def test_what_was_heard_goes_on() -> None:
+    host = Host()
+    clock = HeardClock(lambda: host.ticks)
+    clock.hear(host.wall + 90 * 1_000_000)
+    host.pass_by(HOUR)
+    assert clock() == host.wall + 90 * 1_000_000
+    host.wall += HOUR
+    assert clock() == host.wall + 90 * 1_000_000 - HOUR, "the host's own clock is not asked"
+    clock.hear(host.wall)
+    assert clock() == host.wall, "what is heard last counts"

@@ -9,17 +9,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from benbi import Benbi, Context
+from benbi.engine.beat import Heart
 from benbi.engine.worker import Worker
 from benbi.store import lifecycle, workers
 from benbi.store.database import Transaction
 from benbi.store.lifecycle import ClaimRequest
-from tests.support import wait_until_async
+from benbi.store.sqlite import SqliteDatabase, database
+from benbi.store.store import Store
+from benbi.store.workers import Held
+from tests.support import wait_until, wait_until_async
+from tests.support.foreign import write_lock
 from tests.support.working import state_reached, working
 
 # Beats every 0.2 s: quick for a test, slow enough for a busy machine.
@@ -186,6 +191,54 @@ def test_a_worker_whose_loop_is_stuck_ends_its_process(tmp_path: Path) -> None:
     )
     assert done.returncode == 70, done.stderr
     assert "the event loop has not turned" in done.stderr
+
+
+class Stuck:
+    """A worker whose writes have come to nothing since it began; it notes what its heart says."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.beats: list[float] = []
+        self.ended = threading.Event()
+
+    def reconcile(self, worker_n: int, held: dict[int, Held]) -> None:
+        self.beats.append(time.monotonic())
+
+    def buried(self, worker_n: int) -> None: ...
+
+    def half_dead(self, why: str) -> None:
+        self.ended.set()
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        answer()
+
+    def stalled(self) -> float | None:
+        return time.monotonic() - self.began
+
+
+def test_after_an_outage_the_writer_has_as_long_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beat got through again first, and what the writer has to do is as old as the outage."""
+    monkeypatch.setattr(database, "FOREIGN_WRITER_SECONDS", 0.1)
+    store = Store(SqliteDatabase(str(tmp_path / "jobs.db")))
+    store.open()
+    n = store.write_sync(
+        workers.register, workers.Worker("stuck", "host", 1, 1, ["default"], ["work"], "0")
+    )
+    worker = Stuck()
+    heart = Heart(store.database, n, worker, heartbeat_timeout=HEARTBEAT, loop_block_limit=60.0)
+    heart.start()
+    wait_until(lambda: worker.beats)
+    with write_lock(tmp_path / "jobs.db"):
+        before = len(worker.beats)
+        time.sleep(HEARTBEAT * 1.5)
+        assert not worker.ended.is_set(), "nobody can write"
+    wait_until(lambda: len(worker.beats) > before + 1)
+    assert worker.ended.wait(20), "the beat works, and the writer does not"
+    assert time.monotonic() - worker.beats[before + 1] >= 0.7 * HEARTBEAT
+    heart.stop(10)
+    store.close()
 
 
 async def test_a_lost_claim_stops_the_body_at_its_next_step(app: Benbi) -> None:

@@ -913,6 +913,13 @@ LIMIT :most;""",
         "tests/databases/test_postgresql.py::test_what_commits_late_is_not_skipped",
     ),
     Fault(
+        "an event before one that its own transaction could see",
+        f"{ON_SERVER}/lifecycle.sql",
+        "greatest(pg_current_xact_id(), (SELECT e.xid FROM benbi.events AS e WHERE e.job_n = j.n\n",
+        "coalesce(pg_current_xact_id(), (SELECT e.xid FROM benbi.events AS e WHERE e.job_n = j.n\n",
+        "tests/databases/test_postgresql.py::test_a_stream_has_the_events_of_a_job_in_their_order",
+    ),
+    Fault(
         "retention takes a job that is being retried on a server",
         f"{ON_SERVER}/lifecycle.sql",
         "ORDER BY j.n FOR UPDATE OF j SKIP LOCKED)",

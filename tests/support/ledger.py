@@ -22,7 +22,7 @@ from tests.support.polling import wait_until
 Steps = dict[tuple[str, str], list[int]]
 
 
-async def all_final(app: Benbi, count: int, seconds: float = 240.0) -> None:
+async def all_final(app: Benbi, count: int, seconds: float = 120.0) -> None:
     """Waits until all jobs are, of which there are so many."""
     deadline = time.monotonic() + seconds
     while left := await live(app):

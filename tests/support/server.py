@@ -70,6 +70,24 @@ class Server:
         """``how``: as pg_ctl's mode. It is up again when this returns."""
         run(*self._control, "-m", how, "-w", "-l", self._data / "log", "restart")
 
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """It ends with this process, however that ends: then whoever reads from it goes on."""
+        guard = subprocess.Popen(
+            ["sh", "-c", 'read -r _; exec "$@"', "sh", *self._control, "-m", "immediate", "stop"],
+            user=unprivileged_user(),
+            cwd=self._data.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            guard.kill()
+            guard.communicate()
+
     def connect(self, url: str | None = None) -> psycopg.Connection[tuple[object, ...]]:
         """A connection in autocommit mode, to look and to hinder with."""
         return psycopg.connect(url or self.url, autocommit=True, application_name="a test")
@@ -94,7 +112,8 @@ def server(disk: int | None = None) -> Iterator[Server]:
         started = Server(found, folder, disk)
         started.start()
         try:
-            yield started
+            with started.guarded():
+                yield started
         finally:
             if (folder / "data" / "postmaster.pid").exists():
                 started.stop("immediate")

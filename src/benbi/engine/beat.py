@@ -61,6 +61,7 @@ class Heart:
         self._named = False
         self._trouble = Trouble(log, "a beat failed", "beats are heard again")
         self.confirmed = time.monotonic()
+        self._works_since: float | None = self.confirmed
         self._thread = threading.Thread(target=self._run, name="benbi-beat", daemon=True)
 
     def start(self) -> None:
@@ -97,12 +98,15 @@ class Heart:
                 held = beat(tx, self._worker_n)
         except Exception as error:
             self._trouble.begins(error)
+            self._works_since = None
             return True
         self._trouble.is_over()
         if held is None:
             self._worker.buried(self._worker_n)
             return False
         self.confirmed = time.monotonic()
+        if self._works_since is None:
+            self._works_since = self.confirmed
         self._worker.reconcile(self._worker_n, held)
         return True
 
@@ -119,7 +123,7 @@ class Heart:
                 blocked,
             )
         stalled = self._worker.stalled()
-        if stalled is not None and stalled > self._timeout and self._confirmed_lately():
+        if stalled is not None and min(stalled, self._worked_for()) > self._timeout:
             return f"no write was done for {stalled:.0f} s while the beat's connection works"
         if not self._asked:
             self._asked = True
@@ -127,8 +131,13 @@ class Heart:
             self._worker.ping(self._answer)
         return None
 
-    def _confirmed_lately(self) -> bool:
-        return time.monotonic() - self.confirmed < self._timeout / 2
+    def _worked_for(self) -> float:
+        """For how long the beat's connection has worked: after an outage, the others need a
+        moment as well."""
+        now = time.monotonic()
+        if self._works_since is None or now - self.confirmed >= self._timeout / 2:
+            return 0.0
+        return now - self._works_since
 
     def _answer(self) -> None:
         self._asked = False

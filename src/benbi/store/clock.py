@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,13 +18,20 @@ def ticks() -> int:
     return time.monotonic_ns() // 1000
 
 
+def lasting_ticks() -> int:
+    """The same, of one that goes on while the machine sleeps, where there is one."""
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    return ticks()
+
+
 class HeardClock:
     """The time of another host, as it was last heard, and as long after it as ``ticks`` say.
 
     Until something is heard, the time of this host.
     """
 
-    def __init__(self, ticks: Callable[[], int] = ticks) -> None:
+    def __init__(self, ticks: Callable[[], int] = lasting_ticks) -> None:
         self._ticks = ticks
         self._ahead = micros() - ticks()
 
