@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,11 +31,14 @@ from benbi.store.linked import enqueue_linked
 from benbi.store.postgresql import PostgresDatabase
 from benbi.store.statements import parse
 from benbi.store.store import Store
+from benbi.wake.postgresql import Notifier
 from tests.support import postgresql
 from tests.support.polling import wait_until, wait_until_async
 from tests.support.rig import Clock, Rig
 
 SOON = 20.0
+# How long a test looks whether something happens that must not.
+LOOK = 0.3
 
 
 @pytest.fixture
@@ -130,6 +134,26 @@ def test_an_end_that_answers_no_statement_is_a_lost_connection(rig: Rig, look: A
     with pytest.raises(psycopg.errors.AdminShutdown):
         pipeline.end()
     session.close()
+
+
+def test_no_other_process_is_told_of_a_job_before_its_commit(rig: Rig) -> None:
+    listener = rig.database.channel()
+    listener.listen("")
+    notifier = Notifier(rig.database.channel, "told")
+    rig.store.on_commit.append(notifier.hint)
+    early: list[bool] = []
+
+    def before(point: str) -> None:
+        if point == "before:enqueue.commit":
+            select.select([listener], [], [], LOOK)
+            early.append(listener.heard())
+
+    rig.store._crash = before
+    rig.put()
+    assert early == [False]
+    wait_until(listener.heard, SOON, "it is told after the commit")
+    notifier.close()
+    listener.close()
 
 
 # Where claims go on.
@@ -474,6 +498,22 @@ def test_a_text_that_the_server_can_not_keep_hurts_nobody_else(rig: Rig) -> None
 
 
 # Connections.
+
+
+def test_a_refusal_at_the_commit_costs_no_connection(rig: Rig) -> None:
+    """Nothing is waited for before the COMMIT: the server refuses what was sent before it."""
+    session = rig.database.connect()
+    event = (rig.running().n, 1, "created", None, 0, rig.clock.now, None)
+
+    def connected() -> Any:
+        with session.write() as tx:
+            return postgresql.looked(tx, "SELECT pg_backend_pid()")
+
+    before = connected()
+    with pytest.raises(psycopg.errors.UniqueViolation), session.write() as tx:
+        tx.many("event", [event])
+    assert connected() == before
+    session.close()
 
 
 async def test_hundreds_of_callers_share_a_few_connections(url: str, look: Any) -> None:
