@@ -16,6 +16,7 @@ SCHEDULES = "store/sql/sqlite/schedules.sql"
 ON_SERVER = "store/sql/postgresql"
 TICKS = "engine/ticks.py"
 CONFORMANCE = "tests/conformance"
+INTERLEAVED = "tests/interleave/test_interleave.py::test_every_order_is_right"
 
 FAULTS = [
     # The fence.
@@ -197,9 +198,9 @@ FAULTS = [
     ),
     Fault(
         "a page is not looked at again when it is moved",
-        "store/bulk.py",
-        "    return any(state in (None, found) for",
-        "    return any(state in (None, found, state) for",
+        "store/moves.py",
+        "if state in (None, its)]",
+        "if state in (None, its, state)]",
         f"{CONFORMANCE}/test_bulk.py::test_what_left_the_state_meanwhile_is_left_alone[file]",
     ),
     Fault(
@@ -917,5 +918,78 @@ LIMIT :most;""",
         "ORDER BY j.n FOR UPDATE OF j SKIP LOCKED)",
         "ORDER BY j.n)",
         "tests/databases/test_postgresql.py::test_retention_leaves_a_job_that_is_being_retried",
+    ),
+    Fault(
+        "a hint is given before the commit on a server",
+        "store/store.py",
+        "            outcome = move(tx, *args, **kwargs)\n",
+        "            outcome = move(tx, *args, **kwargs)\n"
+        "            for hint in self.on_commit:\n                hint()\n",
+        "tests/databases/test_postgresql.py"
+        "::test_no_other_process_is_told_of_a_job_before_its_commit",
+    ),
+    Fault(
+        "a refusal at the commit costs a connection",
+        "store/postgresql/pipeline.py",
+        "        if not self._ending:\n",
+        "        if self._ending or self.open:\n",
+        "tests/databases/test_postgresql.py::test_a_refusal_at_the_commit_costs_no_connection",
+    ),
+    # What only an order of two moves' statements shows.
+    Fault(
+        "a cancel looks twice, and each time elsewhere",
+        f"{ON_SERVER}/lifecycle.sql",
+        "ORDER BY n FOR NO KEY UPDATE;\n\n-- name: cancel",
+        "ORDER BY n;\n\n-- name: cancel",
+        f"{INTERLEAVED}[running: retry after failure, cancel]",
+    ),
+    Fault(
+        "an answer takes the question before its job",
+        "store/moves.py",
+        "    state = hold(tx, [job.n]).get(job.n, job.state)\n",
+        "    state = job.state\n",
+        f"{INTERLEAVED}[asking: answer, expire]",
+    ),
+    Fault(
+        "a worker signs off beside its own claim",
+        f"{ON_SERVER}/lifecycle.sql",
+        "SELECT 1 FROM benbi.workers WHERE n = :worker FOR UPDATE;",
+        "SELECT 1 FROM benbi.workers WHERE n = :worker;",
+        f"{INTERLEAVED}[pending: claim, sign off]",
+    ),
+    Fault(
+        "a run is joined without a lock",
+        f"{ON_SERVER}/upstream.sql",
+        "WHERE id = encode(:id, 'hex')::uuid FOR KEY SHARE;",
+        "WHERE id = encode(:id, 'hex')::uuid;",
+        f"{INTERLEAVED}[over: enqueue in run, prune]",
+    ),
+    Fault(
+        "two that remove the last jobs of a run leave it behind",
+        f"{ON_SERVER}/upstream.sql",
+        "ORDER BY n FOR UPDATE SKIP LOCKED)\nSELECT found.n",
+        "ORDER BY n)\nSELECT found.n",
+        f"{INTERLEAVED}[over: prune, prune what follows]",
+    ),
+    Fault(
+        "a key that retention frees gives a job that is not there",
+        "store/lifecycle.py",
+        "        found = keyed(tx, job)\n",
+        "        found = keyed(tx, job) or job.id\n",
+        f"{INTERLEAVED}[over: enqueue with key, prune]",
+    ),
+    Fault(
+        "an edge is counted by each who finds it",
+        f"{ON_SERVER}/upstream.sql",
+        "\n    FOR SHARE OF p FOR UPDATE OF e)",
+        ")",
+        f"{INTERLEAVED}[unsettled: enqueue after, enqueue after]",
+    ),
+    Fault(
+        "two releases block each other when they begin",
+        "store/schedules.py",
+        "    for definition in sorted(definitions):\n",
+        "    for definition in definitions:\n",
+        f"{INTERLEAVED}[unscheduled: register schedules, register schedules]",
     ),
 ]
