@@ -62,9 +62,11 @@ class _Cut:
             self.site.watch()
             numbers = await put(self.plant, {n: self.choice.uniform(0.2, 0.6) for n in range(JOBS)})
             beyond = self.fleet.start(CRASH_DB=beyond_of(self.site, self.proxy))
-            held = await wait_until_async(self._held, 30.0, "the worker has its slots full")
+            await wait_until_async(self._full, 30.0, "the worker has its slots full")
             await asyncio.sleep(self.choice.uniform(0.0, 0.3))
             self.proxy.cut()
+            # It may have ended some since, and begun others.
+            held = await self._running()
             beside = self.fleet.start()
             await wait_until_async(only(self.plant, beside), 30.0, "it is taken for dead")
             await asyncio.sleep(self.choice.uniform(0.0, LONGEST))
@@ -78,10 +80,12 @@ class _Cut:
             numbers |= await self._work_alone(beyond)
         return numbers
 
-    async def _held(self) -> list[str] | None:
-        """The jobs that run, once there are as many as the one worker can run."""
-        running = [job.id for job in await self.plant.app.jobs(state="running", limit=JOBS)]
-        return running if len(running) == SLOTS else None
+    async def _full(self) -> bool:
+        """Whether as many jobs run as the one worker can run."""
+        return len(await self._running()) == SLOTS
+
+    async def _running(self) -> list[str]:
+        return [job.id for job in await self.plant.app.jobs(state="running", limit=JOBS)]
 
     def _check_first(self, held: list[str], beyond: Member) -> None:
         """Jobs that it had went elsewhere, and what it brought late was refused."""
