@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, Unpack, cast
 
 from benbi.bulk import Bulk
+from benbi.callers import enqueue_in, enqueue_in_sync
 from benbi.codec import check_against_schema
 from benbi.connections import Connections
 from benbi.engine.children import check_isolated
@@ -41,10 +42,9 @@ from benbi.settings import (
     check_listen_url,
     check_settings,
 )
-from benbi.store import lifecycle, views
+from benbi.store import views
 from benbi.store.bulk import Ended
 from benbi.store.database import Database, Transaction
-from benbi.store.linked import enqueue_linked
 from benbi.store.store import Store
 from benbi.task import Call, Options, Task, TaskRegistrar
 from benbi.version import __version__
@@ -176,26 +176,35 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     async def submit(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
         """Stores checked calls atomically."""
         rows = rows_of(self, calls, self.max_payload)
-        if (connection := connection_of(calls)) is not None:
-            # In the caller's thread: a connection of sqlite3 belongs to it.
-            return self.handles(calls, self.enqueue_in(connection, rows))
-        return self.handles(calls, await self.store.enqueue(rows))
+        return self.handles(calls, await self.keep(rows, connection_of(calls)))
 
     def submit_sync(self, calls: Sequence[Call]) -> list[JobHandle[Any]]:
         refuse_in_loop("enqueue")
         rows = rows_of(self, calls, self.max_payload)
-        if (connection := connection_of(calls)) is not None:
-            return self.handles(calls, self.enqueue_in(connection, rows))
-        return self.handles(calls, self.store.enqueue_sync(rows))
+        return self.handles(calls, self.keep_sync(rows, connection_of(calls)))
 
-    def enqueue_in(self, connection: Any, rows: list[NewJob]) -> list[bytes]:
-        """In the caller's transaction: accepted when, and if, the caller commits."""
-        self.store.open()
-        store = enqueue_linked if any(row.linked for row in rows) else lifecycle.enqueue
-        (outcome,) = store(self.database.borrow(connection), [rows])
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+    async def keep(self, rows: Sequence[NewJob], connection: Any) -> list[bytes]:
+        connection = self.transaction_for(connection)
+        if connection is None:
+            return await self.store.enqueue(rows)
+        return await enqueue_in(self.store, connection, rows, self.wake)
+
+    def keep_sync(self, rows: Sequence[NewJob], connection: Any) -> list[bytes]:
+        connection = self.transaction_for(connection)
+        if connection is None:
+            return self.store.enqueue_sync(rows)
+        return enqueue_in_sync(self.store, connection, rows, self.wake)
+
+    def transaction_for(self, connection: Any) -> Any:
+        """The connection in whose transaction jobs are stored for which the caller said
+        ``connection``; None: in one of our own."""
+        return connection
+
+    def wake(self) -> None:
+        """Tells workers, in this process and others, that jobs may have come: after the commit of
+        a connection of your own, which tells nobody. Does not wait, and may be left out: workers
+        look by themselves once a second."""
+        self.store.hint()
 
     async def enqueue_many(
         self, calls: Sequence[Call], *, atomic: bool = True
@@ -235,10 +244,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         here = self._names()
         entry = None if name in here else published(await self.catalogue(), name, here)
         wanted, row = self._row(name, entry, arguments or {}, options)
-        if wanted.connection is not None:
-            (job_id,) = self.enqueue_in(wanted.connection, [row])
-        else:
-            (job_id,) = await self.store.enqueue([row])
+        (job_id,) = await self.keep([row], wanted.connection)
         return self._handle(name, job_id)
 
     def enqueue_sync(
@@ -252,10 +258,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         here = self._names()
         entry = None if name in here else published(self.catalogue_sync(), name, here)
         wanted, row = self._row(name, entry, arguments or {}, options)
-        if wanted.connection is not None:
-            (job_id,) = self.enqueue_in(wanted.connection, [row])
-        else:
-            (job_id,) = self.store.enqueue_sync([row])
+        (job_id,) = self.keep_sync([row], wanted.connection)
         return self._handle(name, job_id)
 
     def _row(

@@ -78,8 +78,11 @@ class Runs(Operations):
 
     max_payload: int
 
-    def enqueue_in(self, connection: Any, rows: list[NewJob]) -> list[bytes]:
-        """Stores rows in the caller's own transaction."""
+    async def keep(self, rows: Sequence[NewJob], connection: Any) -> list[bytes]:
+        """Stores rows durably, or in the transaction of the caller's own connection."""
+        raise NotImplementedError
+
+    def keep_sync(self, rows: Sequence[NewJob], connection: Any) -> list[bytes]:
         raise NotImplementedError
 
     async def run(self, calls: Sequence[Call], *, name: str = "") -> RunHandle:
@@ -89,16 +92,12 @@ class Runs(Operations):
         All belong to one owner. ``name`` is for people and need not be unique.
         """
         run, rows = self._run_of(calls, name)
-        if (connection := connection_of(calls)) is not None:
-            return self.added(run, calls, self.enqueue_in(connection, rows))
-        return self.added(run, calls, await self.store.enqueue(rows))
+        return self.added(run, calls, await self.keep(rows, connection_of(calls)))
 
     def run_sync(self, calls: Sequence[Call], *, name: str = "") -> RunHandle:
         refuse_in_loop("run")
         run, rows = self._run_of(calls, name)
-        if (connection := connection_of(calls)) is not None:
-            return self.added(run, calls, self.enqueue_in(connection, rows))
-        return self.added(run, calls, self.store.enqueue_sync(rows))
+        return self.added(run, calls, self.keep_sync(rows, connection_of(calls)))
 
     def _run_of(self, calls: Sequence[Call], name: str) -> tuple[NewRun, list[NewJob]]:
         if not calls:

@@ -18,6 +18,8 @@ from tests.shape.source import ROOT, SOURCE, modules
 PLACES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("benbi.store.sqlite",),
     "psycopg": ("benbi.store.postgresql",),
+    "sqlalchemy": ("benbi.callers.sqlalchemy",),
+    "django": ("benbi.callers.django", "benbi.django"),
     "pydantic": ("benbi",),
     "pydantic_core": ("benbi",),
     "typing_extensions": ("benbi",),

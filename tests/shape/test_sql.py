@@ -71,7 +71,7 @@ OF_ONE_DIALECT = {
             "limits_write",
             "commit",
             "rollback",
-            "now",
+            "begun",
             "standby",
             "reached",
         ),

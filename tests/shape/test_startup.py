@@ -12,6 +12,8 @@ SECONDS = 0.25
 YARDSTICK = 0.1
 TRIES = 8
 LATER = {"mcp", "fastapi", "starlette", "uvicorn", "cyclopts", "rich", "fastmcp"}
+# Imported by who has such a connection.
+LATER |= {"psycopg", "asyncpg", "sqlalchemy", "django"}
 
 TIMED_IMPORT = """
 import time

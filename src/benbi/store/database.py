@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+# What was asked for, once it is there: see benbi.callers.turns.
+Wait = Callable[[Any], Any]
 # Seconds for each statement of a session that nobody waits for in a hurry.
 PATIENCE = 15.0
 
@@ -64,6 +66,34 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
+class Caller(Protocol):
+    """Somebody's own connection, by the client that he has it with."""
+
+    @property
+    def driver(self) -> Any:
+        """The driver's own connection."""
+        ...
+
+    @property
+    def wait(self) -> Wait:
+        """Takes what the connection answers: an asynchronous one, something to await."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What to do where there is no transaction."""
+        ...
+
+    def begin(self, sql: str) -> Sequence[Row] | None:
+        """Runs a first statement by way of the client, where he has to know that a transaction
+        begins; None where he need not, and it was not run."""
+        ...
+
+    def after_commit(self, hint: Callable[[], None]) -> None:
+        """Calls ``hint`` after the commit, where the client can tell of it."""
+        ...
+
+
 class Database(Protocol):
     """Where jobs are kept."""
 
@@ -89,7 +119,7 @@ class Database(Protocol):
         ``patience``: seconds that a server gets for each statement."""
         ...
 
-    def borrow(self, connection: Any) -> Transaction:
+    def borrow(self, caller: Caller) -> Transaction:
         """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
         Refused where the job would not be stored with the rest, or not at all."""
         ...

@@ -52,6 +52,8 @@ class Store:
         self._may_read = threading.BoundedSemaphore(database.readers)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="benbi-read")
         self._closed = False
+        # True once this store has seen its tables, whether or not it is open.
+        self._prepared = False
         self._crash = crash_point()
         # The migrations that opening applied.
         self.applied: list[str] = []
@@ -83,6 +85,33 @@ class Store:
                 session.close()
                 raise
             self._writer = session
+            self._prepared = True
+
+    async def prepare(self) -> None:
+        """Migrates. Keeps no connection: whoever stores in transactions of his own needs none."""
+        if self._closed:
+            raise StoreError("the app is closed")
+        if not self._prepared:
+            await asyncio.get_running_loop().run_in_executor(self._readers, self.prepare_sync)
+
+    def prepare_sync(self) -> None:
+        """The same from a thread."""
+        with self._lock:
+            if self._closed:
+                raise StoreError("the app is closed")
+            if self._prepared:
+                return
+            session = self.database.connect()
+            try:
+                self.applied = migrate(self.database, session)
+            finally:
+                session.close()
+            self._prepared = True
+
+    def hint(self) -> None:
+        """Tells whoever waits for jobs that some may have come. From any thread; quick."""
+        for hint in self.on_commit:
+            hint()
 
     @property
     def closed(self) -> bool:
@@ -236,8 +265,7 @@ class Store:
                 self._crash(f"before:{name}.commit")
         if self._crash is not None:
             self._crash(f"after:{name}.commit")
-        for hint in self.on_commit:
-            hint()
+        self.hint()
         return outcome
 
     def _write_batch(self, writes: list[Write]) -> Sequence[Accepted | ClaimLost]:

@@ -8,25 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
 
 from benbi.errors import ConfigurationError, Refused, StoreBusy, StoreError
 from benbi.settings import DEFAULT_SCHEMA
 from benbi.store.clock import Clock, HeardClock
-from benbi.store.database import PATIENCE
+from benbi.store.database import PATIENCE, Caller
+from benbi.store.postgresql.callers import CallersTransaction, own_connection
 from benbi.store.postgresql.channel import Channel
 from benbi.store.postgresql.pipeline import Pipeline
 from benbi.store.postgresql.refusals import translate, translated
-from benbi.store.postgresql.session import (
-    CallersTransaction,
-    PostgresSession,
-    adapted,
-    statements,
-)
+from benbi.store.postgresql.session import PostgresSession, adapted, statements
 
 OLDEST = 14
 # The driver's own number of times that it sees a statement before it prepares it.
@@ -105,7 +100,8 @@ class PostgresDatabase:
             self._to_listen = _Way(self.listen_url, _conninfo(listen_url, named))
         self._lock = threading.Lock()
         self._reached = False
-        self._names: set[str] = set()
+        # As the server has it: a pooler may have another name for it.
+        self._name = ""
 
     def connect(self, patience: float = PATIENCE) -> PostgresSession:
         """A new session. StoreError where the server can not be reached or is not fit."""
@@ -151,8 +147,7 @@ class PostgresDatabase:
             if not self._reached:
                 self._refuse_undurable(fsync)
                 self.hear(now)
-                # A pooler may have another name for it.
-                self._names = {connection.info.dbname, name}
+                self._name = name
                 self._reached = True
 
     def hear(self, now: int) -> None:
@@ -214,23 +209,26 @@ class PostgresDatabase:
     def _channel(self, way: _Way) -> Channel:
         return Channel(way.url, statements(self.schema), self._made(way))
 
-    def borrow(self, connection: Any) -> CallersTransaction:
+    def borrow(self, caller: Caller) -> CallersTransaction:
         """The caller's own transaction, in the caller's thread: nothing is committed or set on it.
 
         Refused: a database of another name (that it is another server can not be told), and a
         connection in autocommit mode without a transaction.
         """
-        if not isinstance(connection, psycopg.Connection):
-            raise Refused(f"connection= takes a psycopg.Connection here, not {connection!r}")
-        if connection.info.dbname not in self._names:
+        own = own_connection(caller)
+        if own.closed:
+            raise Refused("connection= is closed")
+        begun = statements(self.schema)["begun"]
+        first = caller.begin(begun.sql)
+        ((now, name, there),) = own.fetch(begun, ()) if first is None else first
+        if name != self._name or not there:
             raise Refused(f"connection= is on another database than {self.url}")
-        if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
+        if not own.in_transaction:
             raise Refused(
-                "connection= is in autocommit mode without a transaction: use connection."
-                "transaction(), so that the job is stored with the rest or not at all"
+                "connection= is in autocommit mode without a transaction, and the job would not "
+                f"be stored with the rest or not at all: {caller.remedy}"
             )
-        own = cast("Connection", connection)
-        return CallersTransaction(own, self.schema, self.now if self.given_clock else None)
+        return CallersTransaction(own, self.schema, self.now() if self.given_clock else now)
 
     def check(self) -> list[Mapping[str, str]]:
         """Findings: ``level`` (ok, warning, error) and ``text``."""

@@ -48,13 +48,6 @@ def statements(schema: str) -> dict[str, Statement]:
     return load("postgresql", placed=partial(_timed, schema=schema))
 
 
-@cache
-def statements_for_callers(schema: str) -> dict[str, Statement]:
-    """The same for a caller's transaction: it locks no job that others have to move."""
-    found = load("postgresql", placed=partial(in_schema, schema=schema))
-    return found | {"upstream_job": found["upstream_job_unlocked"]}
-
-
 def in_schema(sql: str, schema: str) -> str:
     """``benbi`` as a name in SQL, replaced by that of the schema."""
     return _NAME.sub(schema, sql)
@@ -145,57 +138,6 @@ class _Numbers(Sequence[int | None]):
         if isinstance(place, slice):
             return [self._found.get(id) for id in self._ids[place]]
         return self._found.get(self._ids[place])
-
-
-class CallersTransaction:
-    """Named statements in a caller's transaction, one after the other."""
-
-    def __init__(
-        self, connection: psycopg.Connection[Any], schema: str, now: Callable[[], int] | None
-    ) -> None:
-        self._connection = connection
-        self._statements = statements_for_callers(schema)
-        self._given_now = now
-        self._now: int | None = None
-
-    @property
-    def now(self) -> int:
-        now = self._now
-        if now is None:
-            now = self._now = self._given_now() if self._given_now else self.rows("now")[0][0]
-        return now
-
-    def rows(self, statement: str, /, **values: Any) -> list[Row]:
-        found = self._statements[statement]
-        if found.timed:
-            values["now"] = self.now
-        return self._rows(found, found.values(values))
-
-    def each(self, statement: str, values: Iterable[Sequence[Any]]) -> list[list[Row]]:
-        return [self._rows(self._statements[statement], row) for row in values]
-
-    def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        columns = [list(column) for column in zip(*values, strict=True)]
-        if columns:
-            self._rows(self._statements[statement], columns)
-
-    def insert(
-        self, statement: str, jobs: Sequence[tuple[bytes, str]], /, **values: Any
-    ) -> Sequence[int | None]:
-        ids = [id for id, _ in jobs]
-        values |= {"ids": ids, "arguments": [body for _, body in jobs]}
-        made = {id: n for n, id in self.rows(statement, **values)}
-        return [made.get(id) for id in ids]
-
-    def script(self, sql: str) -> None:
-        raise AssertionError("nothing is migrated in a caller's transaction")
-
-    def _rows(self, statement: Statement, values: Sequence[Any]) -> list[Row]:
-        cursor = psycopg.RawCursor(self._connection)
-        adapted(cursor.adapters)
-        # The next transaction of a pooled connection may meet another one of the server's.
-        cursor.execute(statement.encoded, values, prepare=False)
-        return cursor.fetchall() if statement.returns else []
 
 
 class Server(Protocol):

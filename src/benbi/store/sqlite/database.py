@@ -14,7 +14,7 @@ from typing import Any
 
 from benbi.errors import ConfigurationError, Refused, StoreError
 from benbi.store.clock import Clock
-from benbi.store.database import PATIENCE
+from benbi.store.database import PATIENCE, Caller
 from benbi.store.sqlite.refusals import translated
 from benbi.store.sqlite.session import (
     Connection,
@@ -23,6 +23,7 @@ from benbi.store.sqlite.session import (
     carried_over_a_fork,
     opened,
 )
+from benbi.store.statements import load
 from benbi.store.turnstile import Turnstile, turnstile_for
 
 log = logging.getLogger("benbi.store")
@@ -139,31 +140,34 @@ class SqliteDatabase:
         connection.execute("PRAGMA cache_size = -2000")
         connection.execute("PRAGMA temp_store = MEMORY")
 
-    def borrow(self, connection: Any) -> SqliteTransaction:
+    def borrow(self, caller: Caller) -> SqliteTransaction:
         """The caller's own transaction on this database, in the caller's thread.
 
         Nothing is committed or set on it; from here on it holds the write lock. Refused: another
         file, and a connection in autocommit mode without a transaction, where each statement
         would be one of its own.
         """
+        connection = caller.driver
         if not isinstance(connection, sqlite3.Connection):
-            raise Refused(f"connection= takes a sqlite3.Connection here, not {connection!r}")
-        databases = connection.execute("PRAGMA database_list").fetchall()
-        (file,) = [row[2] for row in databases if row[1] == "main"]
+            raise Refused(
+                f"connection= takes a sqlite3.Connection here, or a client's on one, not "
+                f"{connection!r}"
+            )
+        try:
+            transaction = SqliteTransaction(connection, self.now())
+            file = transaction.file()
+        except sqlite3.ProgrammingError as error:
+            raise Refused(f"connection= can not be used: {error}") from None
         if self.path is None or self.path != Path(file).resolve():
             raise Refused(f"connection= is on another database than {self.url}")
-        # -1: the transaction control of before Python 3.12, which begins one before an INSERT.
-        begins_one = (
-            getattr(connection, "autocommit", -1) == -1 and connection.isolation_level is not None
-        )
-        if not connection.in_transaction and not begins_one:
+        # What is read from now on must still be so when it is written.
+        if caller.begin(load("sqlite")["take_write_lock"].sql) is None:
+            transaction.rows("take_write_lock")
+        if not connection.in_transaction:
             raise Refused(
-                "connection= is in autocommit mode without a transaction: execute BEGIN IMMEDIATE "
-                "first, so that the job is stored with the rest or not at all"
+                "connection= is in autocommit mode without a transaction, and the job would not "
+                f"be stored with the rest or not at all: {caller.remedy}"
             )
-        transaction = SqliteTransaction(connection, self.now())
-        # What is read now must still be so when it is written.
-        transaction.rows("take_write_lock")
         return transaction
 
     def check(self) -> list[Mapping[str, str]]:

@@ -39,8 +39,16 @@ class SqliteTransaction:
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self._cursor = connection.cursor()
+        # A caller's connection may make something else of its rows.
+        self._cursor.row_factory = None
         self._statements = load("sqlite")
         self.now = now
+
+    def file(self) -> str:
+        """The file that the connection is on."""
+        databases = self._cursor.execute("PRAGMA database_list").fetchall()
+        (file,) = [row[2] for row in databases if row[1] == "main"]
+        return file
 
     def rows(self, statement: str, /, **values: Any) -> list[Row]:
         found = self._statements[statement]

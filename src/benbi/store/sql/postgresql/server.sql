@@ -27,8 +27,10 @@ COMMIT;
 -- name: rollback
 ROLLBACK;
 
--- name: now
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+-- name: begun
+-- The first statement in a caller's transaction: its time, and where it is.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, current_database(),
+       to_regclass('benbi.jobs') IS NOT NULL;
 
 -- name: reached
 -- Which process of the server answers: behind a pooler it is not the one that was greeted.

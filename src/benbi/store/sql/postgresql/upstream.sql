@@ -105,7 +105,7 @@ RETURNING n, last_seq, attempt;
 -- name: failed_upstream
 -- Why a job fails that waited: the first of its upstream jobs that did, or that one's own root.
 SELECT c.n, p.id, p.task, p.state, p.reason,
-       (SELECT r.error FROM benbi.results AS r WHERE r.n = p.n AND p.reason = 'upstream_failed')
+       (SELECT r.error::text FROM benbi.results AS r WHERE r.n = p.n AND p.reason = 'upstream_failed')
 FROM unnest(translate(:ns, '[]', '{}')::bigint[]) AS c (n) JOIN benbi.jobs AS p ON p.n = (
     SELECT min(e.parent_n) FROM benbi.edges AS e WHERE e.child_n = c.n AND e.outcome = 'failed');
 

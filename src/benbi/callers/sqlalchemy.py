@@ -1,0 +1,66 @@
+"""SQLAlchemy: connections and sessions, synchronous and asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from sqlalchemy import Connection, event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from benbi.errors import Refused
+from benbi.store.database import Row, Wait
+
+# What is to be told after a session's commit, in its own dictionary for such things.
+_DUE: Final = "benbi.due"
+
+
+class OfSqlalchemy:
+    """A connection of SQLAlchemy, or that of a session's transaction."""
+
+    remedy = 'do not use isolation_level="AUTOCOMMIT" here'
+
+    def __init__(self, connection: Any, session: Session | None, wait: Wait) -> None:
+        if connection.closed:
+            raise Refused("connection= is closed")
+        self.wait = wait
+        self._connection = connection
+        self._session = session
+        if isinstance(connection, AsyncConnection):
+            self.driver: Any = wait(connection.get_raw_connection()).driver_connection
+        else:
+            self.driver = connection.connection.driver_connection
+
+    @classmethod
+    def of(cls, given: Any, wait: Wait) -> OfSqlalchemy | None:
+        """The client, where it is one of SQLAlchemy's."""
+        if isinstance(given, scoped_session | async_scoped_session):
+            given = cast("Any", given)()
+        if isinstance(given, Session | AsyncSession):
+            session = given if isinstance(given, Session) else given.sync_session
+            return cls(wait(given.connection()), session, wait)
+        return cls(given, None, wait) if isinstance(given, Connection | AsyncConnection) else None
+
+    def begin(self, sql: str) -> Sequence[Row] | None:
+        """SQLAlchemy commits and closes what it has begun itself, by a statement like any other."""
+        done = self.wait(self._connection.exec_driver_sql(sql))
+        return [tuple(row) for row in done] if done.returns_rows else []
+
+    def after_commit(self, hint: Callable[[], None]) -> None:
+        """By the session. A connection tells nobody after its commit, only before."""
+        if self._session is None:
+            return
+        if _DUE not in self._session.info:
+            self._session.info[_DUE] = set()
+            event.listen(self._session, "after_commit", _tell)
+        self._session.info[_DUE].add(hint)
+
+
+def _tell(session: Session) -> None:
+    # A savepoint's end is no commit.
+    if session.in_nested_transaction():
+        return
+    due: set[Callable[[], None]] = session.info[_DUE]
+    while due:
+        due.pop()()
