@@ -66,6 +66,9 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
     BENBI_LISTEN_URL, else ``url``.
     """
 
+    # A module that a process imports before those of the tasks.
+    first_import: str | None = None
+
     def __init__(
         self,
         url: str | None = None,
@@ -321,6 +324,7 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
             version=__version__,
             publish=lambda tx: publish_tasks(tx, self.tasks.values()),
             context_for=partial(self.context_for, resources, self.database.now),
+            threads=self.make_threads(),
             scheduler=self.scheduler(),
         )
         self._workers.append(worker)
@@ -330,6 +334,10 @@ class Benbi(Bulk, Hooks, Oversight, Runs, Schedules, Serving):
         finally:
             self._workers.remove(worker)
             worker.ended.set()
+
+    def make_threads(self) -> Threads:
+        """The threads of one worker, for sync tasks and sync steps."""
+        return Threads()
 
     async def upkeep(self, stop: asyncio.Event) -> None:
         """Promotes, rescues, prunes and fires schedules until ``stop`` is set. Every worker does

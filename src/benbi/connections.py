@@ -39,7 +39,9 @@ class Connections:
         schema: str = DEFAULT_SCHEMA,
         listen_url: str | None = None,
     ) -> None:
-        self.given_url = url
+        self._given_url = url
+        # For an app whose URL is known by its first use only.
+        self.find_url: Callable[[], str] | None = None
         self.durability = durability
         self.given_artifacts = artifacts
         self.max_artifact = max_artifact
@@ -54,6 +56,10 @@ class Connections:
         # Tells hints of this process from those of others.
         self._mark = secrets.token_hex(8)
         _all.add(self)
+
+    @property
+    def given_url(self) -> str | None:
+        return self._given_url if self.find_url is None else self.find_url()
 
     @property
     def database(self) -> Database:

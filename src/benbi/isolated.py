@@ -275,9 +275,11 @@ def interrupt(attempt: Attempt, reason: str) -> None:
         attempt.body.cancel()
 
 
-def find(module: str, name: str, task: str) -> Found:
-    """The task that a module has under this name."""
+def find(first: str | None, module: str, name: str, task: str) -> Found:
+    """The task that a module has under this name. ``first`` is imported before it."""
     with contextlib.redirect_stdout(sys.stderr):
+        if first is not None:
+            importlib.import_module(first)
         found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
@@ -292,7 +294,7 @@ def run(line: Line, job: Frame, threads: Threads) -> None:
     if job["log_level"] is not None:
         logging.basicConfig(level=job["log_level"], format=LOG_FORMAT)
     try:
-        task = find(job["module"], job["name"], job["task"])
+        task = find(job["first"], job["module"], job["name"], job["task"])
     except BaseException as error:
         failed = failure_of(error)
         rule = "the process that runs the task could not import it; tried again within the budget"

@@ -102,6 +102,9 @@ class Call:
 class Enqueuer(Protocol):
     """Where calls go: the app."""
 
+    # A module that a process imports before that of the task.
+    first_import: str | None
+
     async def submit(self, calls: Sequence[Call]) -> list[JobHandle[Any]]: ...
 
     def submit_sync(self, calls: Sequence[Call]) -> list[JobHandle[Any]]: ...

@@ -20,6 +20,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "psycopg": ("benbi.store.postgresql",),
     "sqlalchemy": ("benbi.callers.sqlalchemy",),
     "django": ("benbi.callers.django", "benbi.django"),
+    "asgiref": ("benbi.django",),
     "pydantic": ("benbi",),
     "pydantic_core": ("benbi",),
     "typing_extensions": ("benbi",),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 import django
@@ -223,8 +223,8 @@ def django_connection(url: str) -> Any:
                 alias: {
                     "ENGINE": f"django.db.backends.{engine}",
                     "NAME": parts.path[1:],
-                    "USER": parts.username or "",
-                    "PASSWORD": parts.password or "",
+                    "USER": unquote(parts.username or ""),
+                    "PASSWORD": unquote(parts.password or ""),
                     "HOST": parts.hostname or "",
                     "PORT": parts.port or "",
                 },

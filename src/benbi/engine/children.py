@@ -314,6 +314,7 @@ class Children:
             "number": child.jobs,
             "claim": frames.from_claim(attempt.claim),
             "recorded": frames.from_recorded(attempt.recorded),
+            "first": task.enqueuer.first_import,
             "module": module,
             "name": name,
             "task": task.name,

@@ -54,10 +54,11 @@ class Slots:
         *,
         max_payload: int,
         context_for: Callable[[Any, Attempt, Threads], Any],
+        threads: Threads,
         on_free: Callable[[], None],
     ) -> None:
         self.count = count
-        self.threads = Threads()
+        self.threads = threads
         self.children = Children(max_payload)
         self._loop = asyncio.get_running_loop()
         self._store = store

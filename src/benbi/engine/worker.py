@@ -64,6 +64,7 @@ class Worker:
         version: str,
         publish: Callable[[Transaction], None],
         context_for: Callable[[Any, Attempt, Threads], Any],
+        threads: Threads,
         scheduler: Scheduler | None = None,
     ) -> None:
         self.id = _new_id()
@@ -90,6 +91,7 @@ class Worker:
             tasks,
             max_payload=max_payload,
             context_for=context_for,
+            threads=threads,
             on_free=self._note_free,
         )
         self._n = 0
