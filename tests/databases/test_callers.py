@@ -449,5 +449,6 @@ def test_who_only_enqueues_in_transactions_of_his_own_holds_no_connection(on_ser
         before = connection.execute(held).fetchone()
         ship.options(connection=connection).enqueue_sync(1)
         connection.commit()
-        assert connection.execute(held).fetchone() == before
+        # What others held may have ended meanwhile.
+        assert connection.execute(held).fetchone() <= before
     app.close_sync()
