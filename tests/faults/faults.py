@@ -221,8 +221,8 @@ FAULTS = [
     Fault(
         "a claim does not ask whether its worker lives",
         LIFECYCLE,
-        "SELECT 1 FROM benbi_workers WHERE n = :worker;",
-        "SELECT 1 WHERE :worker IS NOT NULL;",
+        "-- name: worker_alive\nSELECT 1 FROM benbi_workers WHERE n = :worker;",
+        "-- name: worker_alive\nSELECT 1 WHERE :worker IS NOT NULL;",
         f"{CONFORMANCE}/test_claims.py::test_a_buried_worker_claims_nothing[file]",
     ),
     Fault(
