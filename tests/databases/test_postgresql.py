@@ -213,12 +213,10 @@ def test_what_commits_late_is_not_skipped(rig: Rig) -> None:
             lifecycle.enqueue(other, [[second]])
         # The later one is committed, the earlier one still open.
         seen = rig.store.read_sync(views.events_since, None, cursor, 100)
-        cursor = max([cursor, *(event.cursor for event in seen)])
+        assert seen == []
     # A stream waits for every open transaction of the server, a stranger's too.
     rest = wait_until(lambda: rig.store.read_sync(views.events_since, None, cursor, 100), SOON)
-    assert [event.job_id for event in [*seen, *rest]] == [
-        views.as_text(job.id) for job in (first, second)
-    ]
+    assert [event.job_id for event in rest] == [views.as_text(job.id) for job in (first, second)]
     early.close()
     late.close()
 
