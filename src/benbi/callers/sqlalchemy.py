@@ -35,8 +35,10 @@ class OfSqlalchemy:
     @classmethod
     def of(cls, given: Any, wait: Wait) -> OfSqlalchemy | None:
         """The client, where it is one of SQLAlchemy's."""
-        if isinstance(given, scoped_session | async_scoped_session):
+        if isinstance(given, scoped_session):
             given = cast("Any", given)()
+        if isinstance(given, async_scoped_session):
+            given = wait(_in_scope(cast("Any", given)))
         if isinstance(given, Session | AsyncSession):
             session = given if isinstance(given, Session) else given.sync_session
             return cls(wait(given.connection()), session, wait)
@@ -55,6 +57,12 @@ class OfSqlalchemy:
             self._session.info[_DUE] = set()
             event.listen(self._session, "after_commit", _tell)
         self._session.info[_DUE].add(hint)
+
+
+async def _in_scope(session: Any) -> Any:
+    """The session of a scope, which is often the task, or what is said in its context: awaited
+    there. Another thread would get another session, which nobody commits."""
+    return session()
 
 
 def _tell(session: Session) -> None:
