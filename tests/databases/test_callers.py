@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -432,6 +435,40 @@ async def test_nothing_goes_on_when_the_caller_was_canceled(on_server: Place) ->
     assert (await job.get()).state == "pending"
     for connection in (holder, mine, look):
         await connection.close()
+
+
+# What else the caller's process has, and has not.
+
+WITHOUT_GREENLET = """
+import sqlite3, sys
+sys.modules["greenlet"] = None
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from benbi import Benbi
+
+app = Benbi(sys.argv[1])
+
+@app.task
+def ship(order: int) -> None: ...
+
+app.publish_sync()
+with sqlite3.connect(sys.argv[1]) as plain:
+    ship.options(connection=plain).enqueue_sync(1)
+with Session(create_engine(f"sqlite:///{sys.argv[1]}")) as session, session.begin():
+    ship.options(connection=session).enqueue_sync(2)
+print(len(app.jobs_sync()))
+"""
+
+
+def test_sqlalchemy_may_be_there_without_greenlet(tmp_path: Path) -> None:
+    """From 2.1 on it does not bring it, and whoever has no AsyncSession does without."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GREENLET, str(tmp_path / "shop.db")],
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+    )
+    assert done.stdout == "2\n", done.stderr
 
 
 # What it costs the caller's process.

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +19,13 @@ import psycopg
 import sqlalchemy
 from django.conf import settings
 from django.db import connections, transaction
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -195,6 +202,23 @@ def _sqlalchemy_async(url: str, driver: str, session: bool) -> Open:
         runner.run(connection.close())
 
 
+@contextmanager
+def _sqlalchemy_async_scoped(url: str) -> Open:
+    request = ContextVar[str]("request", default="that of any other thread")
+    engine = create_async_engine(
+        url.replace("postgresql", "postgresql+psycopg", 1), poolclass=NullPool
+    )
+    session = async_scoped_session(async_sessionmaker(engine), request.get)
+
+    async def begin() -> None:
+        request.set("this one")
+
+    with asyncio.Runner() as runner:
+        runner.run(begin())
+        yield AsyncClient(session, lambda sql: session.execute(sqlalchemy.text(sql)), runner)
+        runner.run(session.remove())
+
+
 async def _started(connection: AsyncConnection) -> AsyncConnection:
     return await connection.start()
 
@@ -244,6 +268,7 @@ ON_POSTGRESQL = {
     "sqlalchemy scoped session": _sqlalchemy_scoped,
     "sqlalchemy async connection": lambda url: _sqlalchemy_async(url, "psycopg", False),
     "sqlalchemy async session": lambda url: _sqlalchemy_async(url, "psycopg", True),
+    "sqlalchemy async scoped session": _sqlalchemy_async_scoped,
     "sqlalchemy async connection, asyncpg": lambda url: _sqlalchemy_async(url, "asyncpg", False),
     "sqlalchemy async session, asyncpg": lambda url: _sqlalchemy_async(url, "asyncpg", True),
     "django": _django,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, event
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy import event
+
+# Where it has always been: who has an older SQLAlchemy enqueues by other clients all the same.
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
 from benbi.errors import Refused
@@ -27,20 +30,29 @@ class OfSqlalchemy:
         self.wait = wait
         self._connection = connection
         self._session = session
-        if isinstance(connection, AsyncConnection):
-            self.driver: Any = wait(connection.get_raw_connection()).driver_connection
+        if isinstance(connection, Connection):
+            self.driver: Any = connection.connection.driver_connection
         else:
-            self.driver = connection.connection.driver_connection
+            self.driver = wait(connection.get_raw_connection()).driver_connection
 
     @classmethod
     def of(cls, given: Any, wait: Wait) -> OfSqlalchemy | None:
         """The client, where it is one of SQLAlchemy's."""
-        if isinstance(given, scoped_session | async_scoped_session):
+        # It needs greenlet, which not everybody has.
+        if "sqlalchemy.ext.asyncio" in sys.modules:
+            from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+            if isinstance(given, async_scoped_session):
+                given = wait(_in_scope(cast("Any", given)))
+            if isinstance(given, AsyncSession):
+                return cls(wait(given.connection()), given.sync_session, wait)
+            if isinstance(given, AsyncConnection):
+                return cls(given, None, wait)
+        if isinstance(given, scoped_session):
             given = cast("Any", given)()
-        if isinstance(given, Session | AsyncSession):
-            session = given if isinstance(given, Session) else given.sync_session
-            return cls(wait(given.connection()), session, wait)
-        return cls(given, None, wait) if isinstance(given, Connection | AsyncConnection) else None
+        if isinstance(given, Session):
+            return cls(given.connection(), given, wait)
+        return cls(given, None, wait) if isinstance(given, Connection) else None
 
     def begin(self, sql: str) -> Sequence[Row] | None:
         """SQLAlchemy commits and closes what it has begun itself, by a statement like any other."""
@@ -55,6 +67,12 @@ class OfSqlalchemy:
             self._session.info[_DUE] = set()
             event.listen(self._session, "after_commit", _tell)
         self._session.info[_DUE].add(hint)
+
+
+async def _in_scope(session: Any) -> Any:
+    """The session of a scope, which is often the task, or what is said in its context: awaited
+    there. Another thread would get another session, which nobody commits."""
+    return session()
 
 
 def _tell(session: Session) -> None:
