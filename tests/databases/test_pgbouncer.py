@@ -179,10 +179,10 @@ def test_what_is_prepared_stays_on_a_connection_of_ours(url: str, pooled: str) -
                 stack.callback(session.close)
             pids: set[int] = set()
             with sessions[0].write() as tx:
-                tx.rows("now")
+                tx.rows("tables")
                 for session in sessions[1:] * 10:
                     with session.read() as view:
-                        view.rows("now")
+                        view.rows("tables")
                         ((pid, prepared),) = postgresql.looked(
                             view, "SELECT pg_backend_pid(), count(*) FROM pg_prepared_statements"
                         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -45,11 +46,11 @@ class Telling:
     _events: tuple[Told, ...] = ()
     _snapshot: tuple[float, float | None, str] | None = None
     _told: tuple[float, float | None, str] | None = None
-    _told_at = 0.0
+    _told_at = -math.inf
     _flush_planned = False
     _partials = 0
     _lines: Lines | None = None
-    _logged_at = 0.0
+    _logged_at = -math.inf
 
     def _next(self) -> Write:
         raise NotImplementedError

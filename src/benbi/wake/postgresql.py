@@ -41,6 +41,8 @@ class Hearing:
     """
 
     def __init__(self) -> None:
+        # One that was closed may take a while to end: the next waits, and knows what it found.
+        self.turn = threading.Lock()
         self.lost: str | None = None
         self.again_at = 0.0  # by the monotonic clock
 
@@ -72,27 +74,31 @@ class PostgresWake:
                 theirs.send(b"x")
 
         stop.interrupt = interrupt
-        hearing = self._hearing
         try:
-            while not stop.wait(hearing.again_at - time.monotonic()):
-                try:
-                    self._listen(ours, stop, tell)
-                except Exception as error:
-                    if stop.is_set() and isinstance(error, StoreBusy):
-                        break
-                    if hearing.lost is None:
-                        logger.warning(
-                            "no hints from other processes; this one looks by itself: %s", error
-                        )
-                    hearing.lost = str(error)
-                    hearing.again_at = time.monotonic() + _rest_after(error)
+            with self._hearing.turn:
+                self._keep_listening(ours, stop, tell)
         finally:
-            # What lasts was said, and will not be said again by the next who listens.
-            if hearing.again_at < time.monotonic() + AGAIN:
-                hearing.lost = None
             stop.interrupt = nothing
             ours.close()
             theirs.close()
+
+    def _keep_listening(self, ours: socket.socket, stop: Stop, tell: Callable[[], None]) -> None:
+        hearing = self._hearing
+        while not stop.wait(hearing.again_at - time.monotonic()):
+            try:
+                self._listen(ours, stop, tell)
+            except Exception as error:
+                if stop.is_set() and isinstance(error, StoreBusy):
+                    break
+                if hearing.lost is None:
+                    logger.warning(
+                        "no hints from other processes; this one looks by itself: %s", error
+                    )
+                hearing.lost = str(error)
+                hearing.again_at = time.monotonic() + _rest_after(error)
+        # What lasts was said, and will not be said again by the next who listens.
+        if hearing.again_at < time.monotonic() + AGAIN:
+            hearing.lost = None
 
     def _listen(self, ours: socket.socket, stop: Stop, tell: Callable[[], None]) -> None:
         channel, hearing = self._connect(self._mark), self._hearing
